@@ -13,6 +13,7 @@ from backend.cli.main import app
 from backend.control.findings.catalogue import SLUGS
 from backend.control.http.endpoints import ENDPOINTS
 from backend.settings.settings import _OTHER_VARIABLES, Settings
+from tests.docs import cause_table
 from tests.docs.pages import ROOT, pages, text_of
 
 EBBLINE: Any = get_command(app)
@@ -89,6 +90,11 @@ def test_the_page_of_findings_lists_each_with_its_title_and_runbook() -> None:
         r"^\| \[([\w-]+)\]\(runbooks/([\w-]+)\.md\) \| (.+) \|$", text_of("docs/findings.md"), re.MULTILINE
     )
     assert [(slug, slug, title) for slug, title in sorted(SLUGS.items())] == listed
+
+
+def test_the_page_of_findings_lists_what_explains_what() -> None:
+    section = text_of("docs/findings.md").partition("## What explains what")[2]
+    assert [line for line in section.splitlines() if line.startswith("|")] == cause_table.lines()
 
 
 def rows(page: str) -> dict[str, list[str]]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from tests.incidents.steps import Step
+from tests.incidents.steps import Phase, Step
 
 CRITICAL: Final = "critical"
 """Data or service is being lost now, or the product itself does not see: somebody must get up. `status` ends with 1."""
@@ -71,6 +71,8 @@ EXPLAINS: Final[Mapping[str, frozenset[str]]] = {
             "copy-slow",
             "disk-offline",
             "follower-stuck",
+            # It leads nothing while it comes and goes.
+            "leader-skew",
             "metadata-failed",
             "metadata-loading",
             "metadata-unsafe",
@@ -80,6 +82,7 @@ EXPLAINS: Final[Mapping[str, frozenset[str]]] = {
             "move-stalled",
             "offline",
             "remote-read-failing",
+            "remote-read-slow",
             "voter-away",
             "voter-catching-up",
         }
@@ -88,8 +91,19 @@ EXPLAINS: Final[Mapping[str, frozenset[str]]] = {
     "cluster-away": frozenset({"*"}),
     "backend-down": frozenset({"*"}),
     "observer-down": frozenset({"*"}),
+    # A store that takes no copies often answers no reads, or late.
     "copy-failing": frozenset(
-        {"copy-dangling", "copy-hung", "copy-slow", "delete-lag", "local-debt", "disk-runway", "remote-read-failing"}
+        {
+            "copy-dangling",
+            "copy-hung",
+            "copy-slow",
+            "delete-lag",
+            "disk-runway",
+            "local-debt",
+            "remote-read-failing",
+            "remote-read-slow",
+            "remote-read-storm",
+        }
     ),
     "copy-hung": frozenset({"copy-slow", "copy-dangling", "local-debt"}),
     # A store that is slow for writes is slow for deletions.
@@ -103,6 +117,8 @@ EXPLAINS: Final[Mapping[str, frozenset[str]]] = {
     "last-leader-behind": frozenset(
         {"broker-away", "offline", "below-min-isr", "follower-stuck", "voter-away", "metadata-unsafe"}
     ),
+    # It copies nothing.
+    "metadata-failed": frozenset({"copy-slow"}),
     "metadata-unsafe": frozenset({"copy-failing", "copy-slow", "metadata-failed", "pipeline-down"}),
     "offline": frozenset({"below-min-isr", "follower-stuck", "move-stalled"}),
     "pipeline-down": frozenset({"pipeline-behind"}),
@@ -127,6 +143,7 @@ class Expected:
     `cleared_from` (else of the last that mends); None: it stays beyond the incident. `under`: the slug of the cause
     that it stands under. Such a finding sends no notice, nor does one without `sends`; every other one sends one when
     it opens and one when it closes. `opens`: how often that may be, of a cause that itself ends and comes back.
+    `ends_by_itself`: the step that ends it is no action of the finding.
     """
 
     slug: str
@@ -143,6 +160,12 @@ class Expected:
     under: str = ""
     sends: bool = True
     opens: int = 1
+    ends_by_itself: bool = False
+
+    @property
+    def is_acted_on(self) -> bool:
+        """Whether its action has to end it."""
+        return self.cleared_within_s is not None and not self.ends_by_itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,6 +222,12 @@ class Incident:
     hold_s: float = 10.0
     watch_s: float = 10.0
     readers: tuple[str, ...] = ()
+
+    @property
+    def carries_out(self) -> bool:
+        """Whether the action of a finding is carried out, and has to end it."""
+        mends = any(step.phase is Phase.MEND for step in self.steps)
+        return any(expected.is_acted_on and (mends or expected.cleared_from) for expected in self.expected)
 
     @property
     def quiet(self) -> bool:

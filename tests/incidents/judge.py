@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tests.incidents.expectations import SEVERITIES, Expected, Incident
 from tests.incidents.false_findings import false_findings
@@ -19,7 +19,7 @@ def judge(incident: Incident, timeline: Timeline) -> Verdict:
     cleared_s: dict[str, float] = {}
     missed: list[str] = []
     complaints: list[str] = []
-    actions: list[bool] = []
+    actions: list[bool | None] = []
     for expected in incident.expected:
         for pattern in expected.objects:
             name = f"{expected.slug} {pattern}"
@@ -35,7 +35,8 @@ def judge(incident: Incident, timeline: Timeline) -> Verdict:
             in_action = _action_complaints(name, expected, sightings, timeline)
             in_clearing = _clearing(name, expected, sightings, timeline, cleared_s)
             complaints += [*_word_complaints(name, expected, sightings, timeline), *in_action, *in_clearing]
-            actions.append(not in_action and not in_clearing)
+            wrong = bool(in_action or in_clearing)
+            actions.append(False if wrong else _is_carried_out(expected, timeline) or None)
     complaints += notice_complaints(incident, timeline)
     complaints += heartbeat_complaints(incident, timeline)
     complaints += status_complaints(incident, timeline)
@@ -51,9 +52,20 @@ def judge(incident: Incident, timeline: Timeline) -> Verdict:
         cleared_s=cleared_s,
         notices=len(timeline.notices),
         notices_expected=notices_expected(incident),
-        right_action=all(actions) and not lost if incident.expected else None,
+        right_action=_right_action(actions, lost=bool(lost)) if incident.expected else None,
         complaints=tuple(complaints),
     )
+
+
+def _is_carried_out(expected: Expected, timeline: Timeline) -> bool:
+    """Whether a step mended it and it had to close then; else nothing shows that the action would end it."""
+    return expected.is_acted_on and timeline.ended_s(expected.cleared_from) is not None
+
+
+def _right_action(actions: Sequence[bool | None], *, lost: bool) -> bool | None:
+    if lost or False in actions:
+        return False
+    return True if True in actions else None
 
 
 def _sightings(expected: Expected, pattern: str, timeline: Timeline) -> Iterator[tuple[float, SeenFinding]]:

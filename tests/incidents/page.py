@@ -13,9 +13,11 @@ INTRODUCTION: Final = """\
 
 Made by `make incidents`, which plays each incident on the embedded cluster (`ebbline up --process-per-broker`) and on a
 real Apache Kafka with `ebbline up --attach` beside it, reads the findings each half second, and counts the notices at a
-receiver. The findings that must come, how fast, with which severity, words and action, were written down before the
-rules were (`tests/incidents/catalogue`); every other finding is false. An action is right when it was carried out,
-ended the finding, and every acknowledged record could be read afterwards.
+receiver. The findings that must come, how fast, with which severity, words and action, stand in
+`tests/incidents/catalogue`; every other finding is false. Most of them came into the repository together with the rules
+and were changed with them; the ten of `tests/incidents/catalogue/second_stranger.py` were written by somebody who had
+not read the rules. An action is right when it was carried out, ended the finding, and every acknowledged record could
+be read afterwards; – where none was carried out.
 
 Found after: seconds from the first step that breaks something, or from the step that the incident names. Notices: sent,
 of the number that is right (one when a cause opens, one when it closes). The commit is the one that was played.
@@ -80,7 +82,9 @@ def _row(incident: Incident, result: Result | None) -> str:
         return f"| {title} | {NOT_YET} | | | | |"
     times = [f"`{name.partition(' ')[0]}` {seconds:g} s" for name, seconds in result.seconds.items()]
     times += [f"**never** `{name.partition(' ')[0]}`" for name in result.missed]
-    action = {True: "yes", False: "**no**", None: "–"}[result.right_action]
+    # Results of before count one as right that nobody has carried out.
+    right = result.right_action if incident.carries_out or result.right_action is False else None
+    action = {True: "yes", False: "**no**", None: "–"}[right]
     false = "0" if not result.false_findings else f"**{len(result.false_findings)}**"
     notices = f"{result.notices} of {result.notices_expected}"
     when = cell("; ".join(times) or "nothing to find")

@@ -80,6 +80,18 @@ def test_what_is_told_in_time_and_closes_in_time_passes() -> None:
     assert (verdict.notices, verdict.notices_expected) == (2, 2)
 
 
+@pytest.mark.parametrize("changed", [{"cleared_within_s": None}, {"ends_by_itself": True}])
+def test_an_action_that_nobody_has_carried_out_is_neither_right_nor_wrong(changed: dict[str, object]) -> None:
+    stays = replace(INCIDENT, expected=(replace(EXPECTED, **changed),))  # type: ignore[arg-type]
+    assert judge(stays, RIGHT).right_action is None
+    losing = replace(stays, expected=(replace(stays.expected[0], never=("again",)),))
+    assert judge(losing, RIGHT).right_action is False, "it says what must not be done"
+    assert judge(stays, replace(RIGHT, missing_records=3)).right_action is False
+    both = replace(INCIDENT, expected=(EXPECTED, replace(stays.expected[0], objects=("broker 3",))))
+    other = replace(AWAY, object="broker 3", sentence="Broker 3 does not answer; broker 2 neither")
+    assert judge(both, played((AWAY, 13.0, 50.0), (other, 13.0, 50.0))).right_action is True
+
+
 def test_what_never_comes_is_missed_and_its_action_is_not_right() -> None:
     verdict = judge(INCIDENT, replace(RIGHT, reads=reads(), notices=()))
     assert (verdict.missed, verdict.recall) == (("broker-away broker 2",), 0.0)

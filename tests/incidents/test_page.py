@@ -10,14 +10,14 @@ from tests.incidents.catalogue import INCIDENTS
 from tests.incidents.expectations import WARNING, Expected, Incident, Where
 from tests.incidents.page import cell, page
 from tests.incidents.results import Result, newest, result_of, write
-from tests.incidents.steps import breaks
+from tests.incidents.steps import breaks, mends
 from tests.incidents.verdicts import FalseFinding, Verdict
 
 EXPECTED = Expected(slug="broker-away", objects=("broker 2",), severity=WARNING, says=("a",), action=("b",))
 INCIDENT = Incident(
     name="killed",
     title="A broker | is killed",
-    steps=(breaks("kill", broker=2),),
+    steps=(breaks("kill", broker=2), mends("start", broker=2)),
     expected=(EXPECTED,),
     on=frozenset({Where.EMBEDDED}),
     why_not={Where.KAFKA: "for this test"},
@@ -34,6 +34,16 @@ def test_a_row_has_time_notices_false_findings_action_and_commit() -> None:
     assert "| A broker \\| is killed | `broker-away` 3.2 s | 2 of 2 | 0 | yes | `abc` |" in text(RIGHT)
     assert "| played | 1 of 1 | 0 of 0 |" in text(RIGHT)
     assert "Nowhere, in what was played." in text(RIGHT)
+
+
+def test_no_action_is_right_that_nobody_has_carried_out_also_in_older_results() -> None:
+    unmended = replace(INCIDENT, expected=(replace(EXPECTED, cleared_within_s=None),))
+    by_itself = replace(INCIDENT, expected=(replace(EXPECTED, ends_by_itself=True),))
+    for incident, shown in ((INCIDENT, "yes"), (unmended, "–"), (by_itself, "–")):
+        row = page((incident,), {(RIGHT.incident, RIGHT.where): RIGHT})
+        assert f"| 2 of 2 | 0 | {shown} | `abc` |" in row
+    wrong = replace(RIGHT, right_action=False)
+    assert "| **no** |" in page((unmended,), {(RIGHT.incident, RIGHT.where): wrong})
 
 
 def test_an_incident_that_nobody_played_has_a_row_and_one_that_cannot_be_played_its_reason() -> None:

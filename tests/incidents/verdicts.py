@@ -23,7 +23,9 @@ class FalseFinding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """`seconds`, `cleared_s`: by the name of what was expected. `right_action` None: nothing was expected."""
+    """`seconds`, `cleared_s`: by the name of what was expected. `right_action` None: nothing was expected, or no
+    action was carried out.
+    """
 
     expected: int
     missed: tuple[str, ...] = ()

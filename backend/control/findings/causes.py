@@ -94,7 +94,6 @@ RIGHTS_FACTS: Final = (
     "copy-failing",
     "copy-slow",
     "delete-lag",
-    "elr-off",
     "group-below-log-start",
     "local-debt",
     "metadata-unsafe",
@@ -130,7 +129,6 @@ EXPLANATIONS: Final[tuple[Explanation, ...]] = (
         Link.BROKER,
         (
             "below-min-isr",
-            "broker-fenced",
             "copy-hung",
             "follower-stuck",
             "metadata-failed",
@@ -171,13 +169,12 @@ EXPLANATIONS: Final[tuple[Explanation, ...]] = (
     Explanation("copy-slow", Link.CLUSTER, ("delete-lag", "local-debt")),
     Explanation("remote-read-failing", Link.CLUSTER, ("remote-read-slow", "remote-read-storm")),
     Explanation("remote-read-slow", Link.CLUSTER, ("remote-read-storm",)),
-    Explanation("transaction-open", Link.PARTITION, ("copy-slow", "local-debt")),
+    Explanation("transaction-open", Link.PARTITION, ("local-debt",)),
 )
 
 NOUNS: Final[Mapping[str, tuple[str, str]]] = {
     "below-min-isr": ("partition below its minimum of replicas in sync", "partitions below their minimum in sync"),
     "broker-away": ("broker that does not answer", "brokers that do not answer"),
-    "broker-fenced": ("fenced broker", "fenced brokers"),
     "copy-dangling": ("leftover of copies", "leftovers of copies"),
     "copy-failing": ("source of failed copies", "sources of failed copies"),
     "copy-hung": ("copy that does not end", "copies that do not end"),
@@ -191,7 +188,6 @@ NOUNS: Final[Mapping[str, tuple[str, str]]] = {
     "metadata-loading": ("broker that reads the remote log's metadata", "brokers that read the remote log's metadata"),
     "metadata-unsafe": ("topic of metadata with a missing replica", "topics of metadata with a missing replica"),
     "move-stalled": ("move that waits", "moves that wait"),
-    "elr-off": ("cluster without eligible leader replicas", "clusters without eligible leader replicas"),
     "group-below-log-start": ("group below the log start", "groups below the log start"),
     "offline": ("partition without a leader", "partitions without a leader"),
     "pipeline-behind": ("pipeline that is behind", "pipelines that are behind"),
@@ -202,8 +198,6 @@ NOUNS: Final[Mapping[str, tuple[str, str]]] = {
     "remote-read-storm": ("group that waits for the remote tier", "groups that wait for the remote tier"),
     "segment-leak": ("leaked segment", "leaked segments"),
     "throttle-left": ("set of throttles", "sets of throttles"),
-    "topics-gone": ("loss of topics", "losses of topics"),
-    "transaction-open": ("open transaction that holds partitions", "open transactions that hold partitions"),
     "voter-away": ("voter of the metadata quorum", "voters of the metadata quorum"),
     "voter-catching-up": ("voter that does not count", "voters that do not count"),
 }

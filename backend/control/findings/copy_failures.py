@@ -13,14 +13,13 @@ from typing import Final
 
 from backend.control.findings.copy_times import is_expected, task_interval_ms
 from backend.control.findings.finding_context import FindingContext
+from backend.control.findings.holds import default_for_ms
 from backend.store.queries.copy_attempts import FailedAttempt
 from backend.store.writes.samples import PartitionSample
 from backend.tiering.segment_state import SegmentState
 
-# Several failures of one broker without a success are no accident any more.
-REPEATED_FOR_MS: Final = 20_000
-# Of several brokers at once they are none sooner: a store that asks to go slower does so for seconds.
-TOGETHER_FOR_MS: Final = 10_000
+REPEATED_FOR_MS: Final = default_for_ms("copy-failing", "of one broker")
+TOGETHER_FOR_MS: Final = default_for_ms("copy-failing", "of several brokers")
 # A copy that failed is tried again one task interval later: what was not tried twice may be an accident until then, and
 # until that try should have ended as well.
 RETRY_ENDS_MS: Final = 10_000
@@ -32,7 +31,7 @@ class CopyFailures:
     """Failures of a broker's copies of a partition since the last copy of it that finished, newest first.
 
     `known_ms`: up to when they are known. `error`: the newest reason that the broker gave. `retried_ms`: how long after
-    a failure the next try has ended.
+    a failure the next try has ended. `lasting_ms`: how long several failures have to last.
     """
 
     topic: str
@@ -42,6 +41,7 @@ class CopyFailures:
     known_ms: int
     error: str | None = None
     retried_ms: int = 0
+    lasting_ms: int = 0
 
     @property
     def name(self) -> str:
@@ -50,7 +50,7 @@ class CopyFailures:
     @property
     def lasting(self) -> bool:
         """Whether the next copies of the partition should have finished meanwhile, and did not."""
-        for_ms = self.retried_ms if len(self.times_ms) == 1 else REPEATED_FOR_MS
+        for_ms = self.retried_ms if len(self.times_ms) == 1 else self.lasting_ms
         return self.known_ms - self.times_ms[-1] >= for_ms
 
 
@@ -139,7 +139,8 @@ def copy_failures(context: FindingContext) -> list[CopyFailures]:
         fullest = max(each, key=lambda failures: len(failures.times_ms))
         error = next((failures.error for failures in each if failures.error), None)
         known_ms, retried_ms = max(failures.known_ms for failures in each), _retried_ms(context, fullest.broker_id)
-        merged = CopyFailures(*key, fullest.broker_id, fullest.times_ms, known_ms, error, retried_ms)
+        lasting_ms = context.for_ms("copy-failing", REPEATED_FOR_MS, key[0])
+        merged = CopyFailures(*key, fullest.broker_id, fullest.times_ms, known_ms, error, retried_ms, lasting_ms)
         if not _is_paused(context, merged):
             result.append(merged)
     again = _copies_again(context, result)
@@ -151,7 +152,7 @@ def copy_failures(context: FindingContext) -> list[CopyFailures]:
 
 
 def _retried_ms(context: FindingContext, broker_id: int) -> int:
-    return max(REPEATED_FOR_MS, task_interval_ms(context, broker_id) + RETRY_ENDS_MS)
+    return max(context.for_ms("copy-failing", REPEATED_FOR_MS), task_interval_ms(context, broker_id) + RETRY_ENDS_MS)
 
 
 def _copies_again(context: FindingContext, failures: Sequence[CopyFailures]) -> set[PartitionName]:

@@ -23,11 +23,15 @@ LogEnd = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class EndangeredPartition:
-    """A partition that `last_leader` would lead; `log_ends`: the newest of each replica, in replica order."""
+    """A partition that `last_leader` would lead; `log_ends`: the newest of each replica, in replica order.
+
+    `since_ms`: when it was first seen so, with that broker running; None: not known.
+    """
 
     topic_partition: TopicPartition
     last_leader: int
     log_ends: Mapping[int, LogEnd]
+    since_ms: int | None = None
 
     @property
     def best(self) -> int:
@@ -40,6 +44,7 @@ class EndangeredPartition:
             "topic": self.topic_partition.topic,
             "partition": self.topic_partition.partition,
             "best_broker_id": self.best,
+            "since_ms": self.since_ms,
             "replicas": [
                 {"broker_id": broker_id, "leader_epoch": epoch, "log_end_offset": offset}
                 for broker_id, (epoch, offset) in self.log_ends.items()
@@ -65,6 +70,8 @@ class EndangeredPartitions:
         eligible: Mapping[TopicPartition, EligibleReplicas],
         log_ends: Mapping[tuple[TopicPartition, int], ListedOffset],
         unread: int = 0,
+        *,
+        at_ms: int,
     ) -> EndangeredPartitions:
         """With a newer look at the cluster; `eligible` and `log_ends` may lack partitions and brokers."""
         result: dict[TopicPartition, EndangeredPartition] = {}
@@ -77,7 +84,8 @@ class EndangeredPartitions:
             if last is None:
                 continue
             ends = _newest_ends(partition, log_ends, before)
-            endangered = EndangeredPartition(tp, last, ends)
+            since_ms = before.since_ms if before is not None and before.last_leader == last else at_ms
+            endangered = EndangeredPartition(tp, last, ends, since_ms)
             if last in ends and ends[endangered.best] > ends[last]:
                 result[tp] = endangered
         return EndangeredPartitions(result, unread)
@@ -120,8 +128,9 @@ def endangered_of_evidence(broker_id: int, evidence: Mapping[str, Any]) -> list[
                 for replica in row["replicas"]
             }
             tp = TopicPartition(str(row["topic"]), int(row["partition"]))
+            since_ms = None if row.get("since_ms") is None else int(row["since_ms"])
         except (KeyError, TypeError, ValueError):
             continue  # of a version that stored something else
         if broker_id in ends:
-            result.append(EndangeredPartition(tp, broker_id, ends))
+            result.append(EndangeredPartition(tp, broker_id, ends, since_ms))
     return result

@@ -168,7 +168,8 @@ class FindingContext:
     open one take, `cluster_p99_ms` those of all; None: not known. `task_intervals_ms`: how often a broker looks for
     segments to copy (remote.log.manager.task.interval.ms); `copy_limits`: bytes a second that a broker copies at most,
     of those with a limit (remote.log.manager.copy.max.bytes.per.second).
-    `endangered`: partitions that wait for the broker that led last, which has less than another replica. `listed`: the
+    `endangered`: partitions that wait for the broker that led last, which has less than another replica;
+    `election_try_ms`: how often the controller tries to elect leaders, None: no broker tells. `listed`: the
     brokers of the newest Metadata, None: not known. `unclean_elections`: seen by comparing samples. `away`: no broker
     answers.
     `repeated_absences`: brokers that come and go. `returning`: brokers that were silent before the cluster listed them
@@ -224,6 +225,7 @@ class FindingContext:
     failed_reads: Sequence[FailedRead] = ()
     remote_wait_ms: Mapping[int, int] = field(default_factory=dict)
     endangered: EndangeredPartitions = field(default_factory=EndangeredPartitions)
+    election_try_ms: int | None = None
     listed: Collection[int] | None = None
     unclean_elections: Collection[UncleanElection] = ()
     away: ClusterSilence | None = None
@@ -250,6 +252,16 @@ class FindingContext:
     def thresholds_of(self, topic: str) -> Thresholds:
         """Thresholds of a topic; asked for what is to become a finding, not for each partition."""
         return self.rule_settings.thresholds(topic)
+
+    def set_for_ms(self, slug: str, topic: str | None = None) -> int | None:
+        """The hold that the settings give a rule; None: they do not. For rules that measure it themselves."""
+        setting = self.rule_settings.of(slug, topic)
+        return None if setting is None else setting.for_ms
+
+    def for_ms(self, slug: str, default_ms: int, topic: str | None = None) -> int:
+        """The hold that is in force, as `set_for_ms`."""
+        for_ms = self.set_for_ms(slug, topic)
+        return default_ms if for_ms is None else for_ms
 
     def listed_ms(self, topic: str, partition: int) -> int:
         """When the offsets of a partition were listed: what they did since is not known."""

@@ -11,11 +11,11 @@ from typing import Final
 
 from backend.control.findings.evaluate import Changes
 from backend.control.findings.finding_context import CRITICAL, Candidate, FindingKey
+from backend.control.findings.holds import default_for_ms
 from backend.store.maintenance_window import MaintenanceWindow
 from backend.store.queries.findings import Finding
 
-# A restart of a PostgreSQL server takes some seconds; of those nobody must hear.
-DATABASE_AWAY_FOR_MS: Final = 10_000
+DATABASE_AWAY_FOR_MS: Final = default_for_ms("database-away")
 AWAY: Final[FindingKey] = ("database-away", "database")
 
 

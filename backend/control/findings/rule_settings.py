@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from backend.control.findings.finding_context import Candidate, FindingKey
+from backend.control.findings.holds import BY_AGE
 from backend.control.findings.thresholds import RuleSettings
 
 
@@ -21,7 +22,7 @@ def adjusted(candidates: Mapping[FindingKey, Candidate], settings: RuleSettings)
         elif not setting.off:
             result[key] = replace(
                 candidate,
-                for_ms=candidate.for_ms if setting.for_ms is None else setting.for_ms,
+                for_ms=candidate.for_ms if setting.for_ms is None or candidate.slug in BY_AGE else setting.for_ms,
                 severity=setting.severity or candidate.severity,
             )
     return result

@@ -6,7 +6,7 @@ The first pending offset stands still where nothing is copied, the last stable o
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from backend.store.writes.samples import PartitionSample
@@ -29,12 +29,15 @@ class StillOffset:
 @dataclass(frozen=True, slots=True)
 class PartitionStill:
     """Offsets that a partition waits at. `pending`: records from there on are not copied; None: none waits, or not
-    known. `stable`: a transaction is open from there on; None: none is.
+    known. `stable`: a transaction is open from there on; None: none is. `end`: the log end, and since when nothing was
+    appended; `pending_to`: the log end when `pending` was first seen.
     """
 
     topic_id: str
     pending: StillOffset | None
     stable: StillOffset | None
+    end: StillOffset | None = None
+    pending_to: int | None = None
 
 
 def remember_still(
@@ -50,7 +53,9 @@ def remember_still(
         pending = _still(_pending(row), None if last is None else last.pending, at_ms)
         stable = _still(_stable(row), None if last is None else last.stable, at_ms)
         if pending is not None or stable is not None:
-            result[key] = PartitionStill(row.topic_id, pending, stable)
+            end = _still(row.log_end_offset, None if last is None else last.end, at_ms)
+            pending_to = last.pending_to if last is not None and last.pending == pending else row.log_end_offset
+            result[key] = PartitionStill(row.topic_id, pending, stable, end, pending_to)
     return result
 
 
@@ -66,7 +71,8 @@ def with_jump(memory: Mapping[PartitionKey, PartitionStill], jump_ms: int) -> di
         return None if still is None else StillOffset(still.offset, still.since_ms + jump_ms)
 
     return {
-        key: PartitionStill(still.topic_id, later(still.pending), later(still.stable)) for key, still in memory.items()
+        key: replace(still, pending=later(still.pending), stable=later(still.stable), end=later(still.end))
+        for key, still in memory.items()
     }
 
 

@@ -30,6 +30,7 @@ class Thresholds:
     catching_up_s: float = 10.0
     gone_topics: float = 10.0
     gone_share: float = 0.1
+    gone_most_share: float = 0.5
     gone_together_s: float = 60.0
     broker_absences: float = 3.0
     broker_lived_s: float = 60.0
@@ -142,6 +143,10 @@ THRESHOLDS: Final[tuple[ThresholdEntry, ...]] = (
     ThresholdEntry(
         "topics-gone", "share", "gone_share", "share", 0.0, 1.0, False,
         "Applications of a large cluster delete tens of topics as a matter of course; a tenth of all is no routine.",
+    ),
+    ThresholdEntry(
+        "topics-gone", "most_share", "gone_most_share", "share", 0.0, 1.0, False,
+        "Two topics or more with over half of all topics or partitions are no clean-up, in a small cluster either.",
     ),
     ThresholdEntry(
         "topics-gone", "together_s", "gone_together_s", "s", 1.0, HOLD_S_MAX, False,

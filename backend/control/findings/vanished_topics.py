@@ -1,7 +1,7 @@
 """Topics that are gone from the cluster's metadata, where many went at once. Pure.
 
-One topic that is deleted is a change like others. A tenth of a cluster within a minute is an accident, or a view that
-has become smaller: a proxy, another cluster behind the same address, a right that is lost.
+One topic that is deleted is a change like others. A tenth of a cluster within a minute, or most of a small one, is an
+accident, or a view that has become smaller: a proxy, another cluster behind the same address, a right that is lost.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from backend.control.findings.thresholds import DEFAULTS, Thresholds
 
 # So long an accident stays a finding: somebody has seen it by then, or nobody missed them.
 REMEMBERED_MS: Final = 3_600_000
+# One topic is somebody's work, however much of the cluster it was.
+MOST_TOPICS_MIN: Final = 2
 # Names that a finding shows.
 NAMED_MAX: Final = 10
 
@@ -47,8 +49,8 @@ class TopicMemory:
             for name, entry in {**self.lost, **went}.items()
             if name not in present and 0 <= at_ms - entry[0] < kept_ms
         }
-        many = max(limits.gone_topics, limits.gone_share * (len(present) + len(lost)))
-        return TopicMemory(present, lost, is_many=bool(lost) and (self.is_many or len(lost) >= many))
+        is_many = bool(lost) and (self.is_many or _is_many(present, lost, limits))
+        return TopicMemory(present, lost, is_many=is_many)
 
     @property
     def vanished(self) -> VanishedTopics | None:
@@ -61,3 +63,14 @@ class TopicMemory:
             partitions=sum(partitions for _, partitions in self.lost.values()),
             first=tuple(sorted(self.lost)[:NAMED_MAX]),
         )
+
+
+def _is_many(present: Mapping[str, int], lost: Mapping[str, tuple[int, int]], limits: Thresholds) -> bool:
+    """Whether a share of a large cluster went, or most of one of any size: by topics, or by their partitions."""
+    all_topics = len(present) + len(lost)
+    lost_partitions = sum(partitions for _, partitions in lost.values())
+    all_partitions = sum(present.values()) + lost_partitions
+    most = len(lost) > limits.gone_most_share * all_topics or lost_partitions > limits.gone_most_share * all_partitions
+    return len(lost) >= max(limits.gone_topics, limits.gone_share * all_topics) or (
+        most and len(lost) >= MOST_TOPICS_MIN
+    )

@@ -52,6 +52,18 @@ class ThresholdAnswer(BaseModel):
     reason: str
 
 
+class HoldAnswer(BaseModel):
+    """How long it must be so before it is a finding, for all topics; `case` null: of all findings of the rule that no
+    other one is about. `for_s` of a rule replaces all of its holds.
+    """
+
+    slug: str
+    case: str | None
+    for_s: float
+    default_s: float
+    reason: str
+
+
 class RuleSettingAnswer(BaseModel):
     """A table of the file; null: as the rule itself says."""
 
@@ -66,6 +78,7 @@ class RuleSettingsAnswer(BaseModel):
     """Settings that the rules judge by."""
 
     thresholds: list[ThresholdAnswer]
+    holds: list[HoldAnswer]
     rules: list[RuleSettingAnswer]
 
 

@@ -6,6 +6,7 @@ within seconds, and their text is the finding (`backend-down`, `database-away`).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from tests.incidents.catalogue.brokers import COMPARED
@@ -61,7 +62,24 @@ INCIDENTS: Final = (
             breaks(PAUSE, seconds=45),
             mends("thaw", process="pipeline"),
         ),
-        expected=(down("pipeline-down", "pipeline", "pipeline", "silent|not answer|no sign"),),
+        expected=(
+            replace(
+                down("pipeline-down", "pipeline", "pipeline", "silent|not answer|no sign", action="killed"),
+                ends_by_itself=True,
+            ),
+        ),
+    ),
+    Incident(
+        name="pipeline-frozen-killed",
+        title="The pipeline is frozen (SIGSTOP), and killed as the finding says",
+        steps=(
+            breaks("freeze", process="pipeline"),
+            breaks(PAUSE, seconds=45),
+            # `ebbline up` starts another one once it is let go.
+            mends("kill_process", process="pipeline"),
+            mends("start_process", process="pipeline"),
+        ),
+        expected=(down("pipeline-down", "pipeline", "pipeline", "silent|not answer|no sign", action="killed"),),
     ),
     Incident(
         name="pipeline-behind",

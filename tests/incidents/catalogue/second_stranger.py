@@ -92,7 +92,7 @@ INCIDENTS: Final = (
                 action=("log|why",),
                 never=LOSES,
                 within_s=BROKER_S,
-                # Closed at the moment in which it answers, it would be opened anew by its next death.
+                # Closed at the moment in which it answers, it would be opened again by its next death.
                 cleared_within_s=STABLE_S,
                 # Two absences may be somebody who restarts it.
                 opens=3,

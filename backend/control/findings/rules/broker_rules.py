@@ -16,18 +16,15 @@ from backend.control.findings.finding_context import (
     count,
     setting,
 )
+from backend.control.findings.holds import AFTER_OUTAGE, default_for_ms
 from backend.control.findings.rules.disk_rules import fullest_directory
 from backend.control.formatting import in_bytes, in_time
 from backend.store.queries.overview import BrokerRow
 from backend.tiering.durability import MIN_ISR
 
-# A broker that starts is fenced until it has caught up, which takes seconds.
-FENCED_FOR_MS: Final = 15_000
-# Of a cluster that is away as a whole one message goes out, `cluster-away`, 2 to 4 s after it was seen last. A broker
-# that is away must be seen within 5.
-ALL_AWAY_MS: Final = 4_000
-# A broker that answers is in Metadata a second later, once it is registered again.
-REGISTERED_FOR_MS: Final = 3_000
+FENCED_FOR_MS: Final = default_for_ms("broker-fenced")
+ALL_AWAY_MS: Final = default_for_ms("broker-away", "while no broker answers")
+REGISTERED_FOR_MS: Final = default_for_ms("broker-away", AFTER_OUTAGE)
 ELECTIONS_NAMED_MAX: Final = 3
 LOOP_ACTION: Final = (
     "See at the end of its log, and of the system's, why it ends after each start: memory, open files, disk, a damaged"

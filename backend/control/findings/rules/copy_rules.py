@@ -19,6 +19,7 @@ from backend.control.findings.finding_context import (
     name_of,
     setting,
 )
+from backend.control.findings.holds import default_for_ms
 from backend.control.formatting import in_bytes, in_time
 from backend.control.observer.cluster_totals import pending_bytes
 from backend.store.queries.lineage import FinishedSegment
@@ -27,12 +28,9 @@ from backend.store.writes.samples import ReplicaSample
 from backend.tiering.epoch_lineage import Copy, replaced, segment_lineage
 from backend.tiering.segment_state import HUNG_MS_MIN, SegmentState
 
-# Retention that is short removes them meanwhile; those that stay cost room in the store.
-LEFTOVERS_FOR_MS: Final = 600_000
-# Twice the log cleaner's interval (log.retention.check.interval.ms, 5 min).
-LOCAL_DEBT_FOR_MS: Final = 600_000
-# Longer than two readings of the segments, 15 s apart (`finding_contexts.LINEAGE_INTERVAL_MS`).
-LEAK_FOR_MS: Final = 20_000
+LEFTOVERS_FOR_MS: Final = default_for_ms("copy-dangling", "of topics that are there")
+LOCAL_DEBT_FOR_MS: Final = default_for_ms("local-debt")
+LEAK_FOR_MS: Final = default_for_ms("segment-leak")  # `finding_contexts.LINEAGE_INTERVAL_MS`
 # Clocks of brokers that keep time differ by less; a leak of this age is seen a moment later.
 CLOCKS_DIFFER_MS: Final = 5_000
 
@@ -54,18 +52,23 @@ def open_copies(context: FindingContext) -> Iterable[Candidate]:
         key = (segment.topic, segment.partition)
         age_ms, leader = context.ledger_ms - segment.copy_started_ms, leaders.get(key)
         if leader is None or leader[1] != segment.topic_id:
-            if age_ms > HUNG_MS_MIN:
+            if age_ms > context.for_ms("copy-dangling", HUNG_MS_MIN, segment.topic):
                 yield _of_deleted_topic(context, segment, age_ms, leader)
         elif segment.superseded or leader[0] != segment.copy_broker_id:
-            if age_ms > HUNG_MS_MIN:
+            if age_ms > context.for_ms("copy-dangling", HUNG_MS_MIN):
                 leftovers.append(segment)
-        elif not is_expected(context, segment) and segment.segment_id not in together:
+        elif _is_late(context, segment, age_ms) and segment.segment_id not in together:
             yield _hung(segment, age_ms, context.p99_ms.get(key))
     if leftovers:
-        yield _leftovers(context.ledger_ms, leftovers)
+        yield _leftovers(context, context.ledger_ms, leftovers)
 
 
-def _leftovers(ledger_ms: int, segments: Sequence[SegmentRow]) -> Candidate:
+def _is_late(context: FindingContext, segment: SegmentRow, age_ms: int) -> bool:
+    for_ms = context.set_for_ms("copy-hung", segment.topic)
+    return not is_expected(context, segment) if for_ms is None else age_ms > for_ms
+
+
+def _leftovers(context: FindingContext, ledger_ms: int, segments: Sequence[SegmentRow]) -> Candidate:
     """Copies that failed, or whose author leads no more: one finding of them all, since nobody has to do a thing.
 
     Each restart and each move of leaders cuts some off.
@@ -83,7 +86,7 @@ def _leftovers(ledger_ms: int, segments: Sequence[SegmentRow]) -> Candidate:
         action="Nothing is lost: retention removes them when their offsets expire; without a limit they stay.",
         facts={"count": len(segments), "first": names[:NAMED_MAX], "oldest_ms": oldest_ms, "size_bytes": size_bytes},
         depends_on=frozenset(segment.copy_broker_id for segment in segments),
-        for_ms=LEFTOVERS_FOR_MS,
+        for_ms=LEFTOVERS_FOR_MS if context.set_for_ms("copy-dangling") is None else 0,
     )
 
 

@@ -29,11 +29,12 @@ def failing_copies(context: FindingContext) -> Iterable[Candidate]:
     """
     brokers = failing_brokers(context)
     stopped = [broker for broker in brokers if broker.blocked_since_ms is not None]
-    if len(stopped) >= 2 and any(broker.is_blocked(TOGETHER_FOR_MS) for broker in stopped):
+    together_ms = context.for_ms("copy-failing", TOGETHER_FOR_MS)
+    if len(stopped) >= 2 and any(broker.is_blocked(together_ms) for broker in stopped):
         yield _candidate(stopped, STORE, CRITICAL)
         brokers = [broker for broker in brokers if broker.blocked_since_ms is None]
     for broker in brokers:
-        blocked = broker.is_blocked(REPEATED_FOR_MS)
+        blocked = broker.is_blocked(context.for_ms("copy-failing", REPEATED_FOR_MS))
         if blocked and _is_its_own(context, broker):
             yield _candidate([broker], f"broker {broker.broker_id}", CRITICAL)
         elif broker.fails_in_part and not blocked:

@@ -1,9 +1,9 @@
 """A broker that led last is back with less than another replica has: a clock that runs down on Apache Kafka.
 
 It elects that broker by itself, after which the others cut their logs to its end: played on 4.3.1 and 4.4.0, after 276
-to 283 s, and at once by an unclean election, a reassignment, or the restart of any broker. The steps that lose nothing
-are: stop it, wait until it is listed no more, elect the best of the others uncleanly, start it. The finding stays until
-the last but one is done, and says the next.
+to 283 of the 300 s of the setting, and at once by an unclean election, a reassignment, or the restart of any broker.
+The steps that lose nothing are: stop it, wait until it is listed no more, elect the best of the others uncleanly, start
+it. The finding stays until the last but one is done, and says the next.
 """
 
 from __future__ import annotations
@@ -15,11 +15,16 @@ from typing import Any, Final
 
 from backend.control.findings.endangered_partitions import EndangeredPartition
 from backend.control.findings.finding_context import CRITICAL, Candidate, FindingContext, count, name_of
+from backend.control.findings.kafka_commands import command
 from backend.store.writes.samples import PartitionSample
 from backend.tiering.ids import TopicPartition
 
-# `leader.imbalance.check.interval.seconds` and `unclean.leader.election.interval.ms` of Kafka as it comes.
-UNCLEAN_TRY_S: Final = 300
+IMBALANCE_CHECK: Final = "leader.imbalance.check.interval.seconds"
+# Settings by which a controller tries to elect leaders by itself, with their unit in milliseconds. Kafka describes the
+# first one only.
+ELECTION_TRIES: Final = ((IMBALANCE_CHECK, 1_000), ("unclean.leader.election.interval.ms", 1))
+# Kafka's default of both.
+ELECTION_TRY_MS: Final = 300_000
 # Partitions that a sentence names.
 _NAMED_MAX: Final = 3
 # Of the evidence: 300 bytes each.
@@ -55,7 +60,7 @@ def _last_leader_behind(context: FindingContext, last: int, rows: _Rows) -> Cand
     unread = context.endangered.unread
     too_many = f" {count(unread, 'partition')} more without a leader: too many to compare their logs." if unread else ""
     facts: dict[str, Any] = {
-        "within_s": UNCLEAN_TRY_S,
+        "within_s": _elected_within_ms(context, rows) // 1000,
         "partition_count": len(rows),
         "not_compared": unread,
         "partitions": [endangered.evidence() for _, endangered in rows[:ENDANGERED_STORED_MAX]],
@@ -91,8 +96,8 @@ def _next_step(context: FindingContext, last: int, rows: _Rows) -> _NextStep:
     if any(broker.broker_id == last and broker.reachable for broker in context.brokers):
         return _NextStep(
             f"Stop broker {last} now: it may lead {partitions} without their records",
-            f"Kafka makes it the leader by itself, within {UNCLEAN_TRY_S} s or at any moment before, and the other"
-            " replicas then drop what it lacks.",
+            f"Kafka makes it the leader by itself {_elected_when(context, rows)}, and the other replicas then drop what"
+            " it lacks.",
             f"Stop broker {last}. Elect nothing, move nothing and restart nothing before it is gone from the list of"
             " brokers; then put the replica with the longest log of the highest epoch first and elect uncleanly. Do not"
             f" start broker {last} before that replica leads. The runbook has the commands.",
@@ -115,6 +120,20 @@ def _next_step(context: FindingContext, last: int, rows: _Rows) -> _NextStep:
     )
 
 
+def _elected_within_ms(context: FindingContext, rows: _Rows) -> int:
+    """The time that is left at most before the controller tries again, of the partition that has waited longest."""
+    waits_ms = max(context.at_ms - (endangered.since_ms or context.at_ms) for _, endangered in rows)
+    return max(0, (context.election_try_ms or ELECTION_TRY_MS) - max(0, waits_ms))
+
+
+def _elected_when(context: FindingContext, rows: _Rows) -> str:
+    seconds = _elected_within_ms(context, rows) // 1000
+    if not seconds:
+        return "at any moment"
+    default = "" if context.election_try_ms is not None else "; no broker tells its value, so this is Kafka's default"
+    return f"within {seconds} s ({IMBALANCE_CHECK}{default}) or at any moment before"
+
+
 def _election(context: FindingContext, row: PartitionSample, endangered: EndangeredPartition) -> str:
     """The next step for one partition: an unclean election takes the first living one of the replica list."""
     best_end = endangered.log_ends[endangered.best]
@@ -123,16 +142,18 @@ def _election(context: FindingContext, row: PartitionSample, endangered: Endange
     best = next((broker_id for broker_id in living if endangered.log_ends.get(broker_id) == best_end), None)
     if best is None:
         return f"start broker {endangered.best}, which has the best log of {name_of(row)}"
-    command = (
-        f"kafka-leader-election.sh --bootstrap-server {_address(context, best)} --election-type unclean"
-        f" --topic {row.topic} --partition {row.partition}"
+    election = command(
+        context,
+        "kafka-leader-election.sh",
+        f"--election-type unclean --topic {row.topic} --partition {row.partition}",
+        best,
     )
     if living[0] != best:
         return (
             f"put broker {best} first in the replica list of {name_of(row)} (AlterPartitionReassignments, see the"
-            f" runbook), and then let it lead: {command}"
+            f" runbook), and then let it lead: {election}"
         )
-    return f"let broker {best} lead {name_of(row)}: {command}"
+    return f"let broker {best} lead {name_of(row)}: {election}"
 
 
 def _listed(context: FindingContext) -> frozenset[int]:
@@ -140,7 +161,3 @@ def _listed(context: FindingContext) -> frozenset[int]:
     if context.listed is None:
         return frozenset(broker.broker_id for broker in context.brokers if broker.reachable and not broker.fenced)
     return frozenset(context.listed)
-
-
-def _address(context: FindingContext, broker_id: int) -> str:
-    return next((f"{b.host}:{b.port}" for b in context.brokers if b.broker_id == broker_id), "HOST:PORT")

@@ -16,20 +16,17 @@ from backend.control.findings.finding_context import (
     name_of,
     setting,
 )
+from backend.control.findings.holds import AFTER_OUTAGE, default_for_ms
 from backend.store.writes.samples import PartitionSample
 from backend.tiering.durability import MIN_ISR
 from backend.tiering.ids import TopicPartition
 
-# After all brokers were away leaders are elected one partition after another, some by comparing logs.
-ELECTED_FOR_MS: Final = 15_000
+ELECTED_FOR_MS: Final = default_for_ms("offline", AFTER_OUTAGE)
 # Partitions that a sentence names.
 _NAMED_MAX: Final = 3
-# A new topic's replicas join the ISR within a second; a restarted broker leaves it for as long as it takes to be seen.
-BELOW_MIN_ISR_FOR_MS: Final = 2_000
-# Kafka moves leaders back by itself every 5 min (`leader.imbalance.check.interval.seconds`): two of them have passed.
-SKEW_FOR_MS: Final = 660_000
-# A move of replicas passes through such orders.
-SPREAD_FOR_MS: Final = 15_000
+BELOW_MIN_ISR_FOR_MS: Final = default_for_ms("below-min-isr")
+SKEW_FOR_MS: Final = default_for_ms("leader-skew", "leads less than it should")
+SPREAD_FOR_MS: Final = default_for_ms("leader-skew", "is to lead too little")
 
 
 def offline(context: FindingContext) -> Iterable[Candidate]:

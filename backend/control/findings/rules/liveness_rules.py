@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from backend.control.findings.finding_context import CRITICAL, NOT_ALLOWED, WARNING, Candidate, FindingContext
+from backend.control.findings.holds import default_for_ms
 from backend.control.findings.rules.metadata_rules import METADATA_TOPIC
 from backend.control.formatting import in_time
 from backend.control.gateway.requests.rights_requests import MissingRight
@@ -14,23 +15,18 @@ from backend.store.blind_spots import pipeline_missing_since_ms
 from backend.store.queries.health import ProcessHealth
 
 READ_METADATA: Final = MissingRight("Read", f"Topic {METADATA_TOPIC}")
-# One question that got lost is no outage: the next one is asked a second later.
-CLUSTER_AWAY_FOR_MS: Final = 1_500
-# It waits for a new leader for 9 s, and for a database that restarts as long; it says so itself.
-WAITING_FOR_MS: Final = 25_000
+CLUSTER_AWAY_FOR_MS: Final = default_for_ms("cluster-away")
+WAITING_FOR_MS: Final = default_for_ms("pipeline-down", "waits")
 # The controller makes another broker the leader after 9 s, a read that waits ends after 10 s, and records that came
 # meanwhile are read in as many.
 READ_HELD_MS: Final = 60_000
-# A crashed one that `ebbline up` starts again at once reports within 15 s; a dead one must be seen within 30.
-DOWN_FOR_MS: Final = 15_000
+DOWN_FOR_MS: Final = default_for_ms("pipeline-down")
 NOT_RUNNING: Final = (
     "`ebbline up` starts one that has ended again; one that hangs or was stopped is killed (run/pipeline.pid has its"
     " process id). Its log (logs/pipeline.log) says why."
 )
-# After a start, its own or that of all brokers, it reads what has come meanwhile; that takes some seconds, and a minute
-# on a machine under load. Later it waits for a leader of the metadata topic for 9 s at most, where that was killed.
-BEHIND_AFTER_START_MS: Final = 60_000
-BEHIND_FOR_MS: Final = 10_000
+BEHIND_AFTER_START_MS: Final = default_for_ms("pipeline-behind", "in the minute after a start")
+BEHIND_FOR_MS: Final = default_for_ms("pipeline-behind")
 
 
 def cluster_away(context: FindingContext) -> Iterable[Candidate]:

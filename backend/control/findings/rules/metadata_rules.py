@@ -16,6 +16,8 @@ from backend.control.findings.finding_context import (
     ids,
     setting,
 )
+from backend.control.findings.holds import default_for_ms
+from backend.control.findings.kafka_commands import command
 from backend.control.formatting import in_time
 from backend.store.queries.config import TopicRow
 from backend.store.writes.samples import PartitionSample
@@ -23,10 +25,9 @@ from backend.tiering.durability import ELIGIBLE_LEADER_REPLICAS
 from backend.tiering.pending import PendingReason
 
 METADATA_TOPIC: Final = "__remote_log_metadata"
-# Longer than one task interval: each new leader, and each topic whose tiering is switched on, waits for the next one.
-LOADING_FOR_MS: Final = 35_000
-RIGHTS_SEEN_MS: Final = 10_000
-SETS: Final = f"kafka-configs.sh --bootstrap-server HOST:PORT --alter --topic {METADATA_TOPIC} --add-config"
+LOADING_FOR_MS: Final = default_for_ms("metadata-loading")
+RIGHTS_SEEN_MS: Final = default_for_ms("metadata-unsafe", "was deleted")
+SETS: Final = f"--alter --topic {METADATA_TOPIC} --add-config"
 UNLIMITED: Final = "retention.ms=-1,retention.bytes=-1"
 
 
@@ -64,8 +65,7 @@ def metadata_unsafe(context: FindingContext) -> Iterable[Candidate]:
             topic,
             CRITICAL,
             f"{'; '.join([replicas, *lasting] if few else lasting)}: losing it loses the remote tier's map.",
-            _safe_settings(topic)
-            + (f" Then give it {required} replicas (kafka-reassign-partitions.sh)." if few else ""),
+            _safe_settings(context, topic) + (f" Then give it {_replicas(required)}." if few else ""),
             behind,
         )
     elif few:
@@ -73,7 +73,7 @@ def metadata_unsafe(context: FindingContext) -> Iterable[Candidate]:
             topic,
             WARNING,
             f"{replicas}: the next disk that is lost may take the remote tier's map with it.",
-            f"Give it {required} replicas (kafka-reassign-partitions.sh).",
+            f"Give it {_replicas(required)}.",
             behind,
             sentence="Remote log metadata has too few replicas",
         )
@@ -108,11 +108,16 @@ def _endangering_settings(topic: TopicRow) -> list[str]:
     return result
 
 
-def _safe_settings(topic: TopicRow) -> str:
+def _replicas(required: int) -> str:
+    return f"{count(required, 'replica')}: ebbline plan replication-factor {required} {METADATA_TOPIC}"
+
+
+def _safe_settings(context: FindingContext, topic: TopicRow) -> str:
     """Retention before the policy: in the other order the first look of the log cleaner deletes the map."""
+    unlimited = command(context, "kafka-configs.sh", f"{SETS} {UNLIMITED}")
     if "compact" in _policy(topic):
-        return f"First {SETS} {UNLIMITED}; then, not before, the same with cleanup.policy=delete."
-    return f"Give it unlimited retention: {SETS} {UNLIMITED}."
+        return f"First {unlimited}; then, not before, the same with cleanup.policy=delete."
+    return f"Give it unlimited retention: {unlimited}."
 
 
 def _unsafe(
@@ -161,7 +166,6 @@ def _metadata_gone(context: FindingContext) -> Iterable[Candidate]:
         action="Restart no broker. Copy what must be kept out of the tiered topics while it can still be read.",
         facts={"partitions": lost},
         topic=METADATA_TOPIC,
-        # Rights are looked at every 4 s: one that was taken away is seen by then.
         for_ms=max(RIGHTS_SEEN_MS, round(context.thresholds.metadata_gone_s * 1000)),
     )
 

@@ -14,6 +14,7 @@ from backend.control.findings.finding_context import (
     first_names,
     name_of,
 )
+from backend.control.findings.kafka_commands import cancel_moves
 
 # Topics of the lab, which moves its replicas without a plan.
 LAB_TOPICS: Final = "ebbline.lab."
@@ -32,6 +33,7 @@ def foreign_moves(context: FindingContext) -> Iterable[Candidate]:
         return
     names = [name_of(row) for row in moved]
     brokers = sorted({broker_id for row in moved for broker_id in row.adding_replicas})
+    more = f" (and {count(len(moved) - NAMED_MAX, 'more partition')})" if len(moved) > NAMED_MAX else ""
     to_brokers = f" to broker {', '.join(map(str, brokers))}" if brokers else ""
     yield Candidate(
         slug="move-foreign",
@@ -40,6 +42,6 @@ def foreign_moves(context: FindingContext) -> Iterable[Candidate]:
         sentence=f"Another tool moves replicas of {count(len(moved), 'partition')}",
         why=f"{first_names(names)}{to_brokers}. The move was not planned here.",
         action="Wait until it has ended before you plan moves of the same partitions; to end it now, cancel it with the"
-        " tool that began it (kafka-reassign-partitions.sh --cancel).",
+        f" tool that began it. That of Kafka: {cancel_moves(context, moved[:NAMED_MAX])}{more}.",
         facts={"count": len(moved), "partitions": names[:NAMED_MAX], "to_brokers": brokers},
     )

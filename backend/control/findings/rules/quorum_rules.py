@@ -6,30 +6,25 @@ from collections.abc import Collection, Iterable
 from typing import Final
 
 from backend.control.findings.finding_context import (
-    CLUSTER_STARTED_MS,
     CRITICAL,
     WARNING,
     Candidate,
     FindingContext,
     ids,
 )
+from backend.control.findings.holds import AFTER_OUTAGE, default_for_ms
 from backend.control.formatting import in_time
 from backend.control.gateway.requests.quorum_requests import QuorumReplicaState
 
 # A follower fetches at least every half second, and calls for an election when it cannot for 2 s
 # (`controller.quorum.fetch.timeout.ms`). A new leader knows nothing of the others until they fetch.
 VOTER_SILENT_MS: Final = 3_000
-# A voter that restarts fetches some seconds after its broker answers.
-VOTER_AWAY_FOR_MS: Final = 10_000
+VOTER_AWAY_FOR_MS: Final = default_for_ms("voter-away", "one voter")
 QUORUM_FRESH_MS: Final = 30_000
-# An election takes 2 to 8 s.
-QUORUM_SILENT_FOR_MS: Final = 15_000
-# A cluster that ends as a whole loses its quorum a moment before its last broker: `cluster-away` tells of that, after
-# 1.5 s and a round of a second.
-QUORUM_LOST_FOR_MS: Final = 4_000
-# Brokers of Apache Kafka wait 30 s (`controller.socket.timeout.ms`) for an active controller that hangs, although
-# another leads by then; one that is a broker as well is seen to be away.
-LEADER_HUNG_FOR_MS: Final = 45_000
+QUORUM_SILENT_FOR_MS: Final = default_for_ms("voter-away", "no active controller answers")
+QUORUM_LOST_FOR_MS: Final = default_for_ms("voter-away", "majority lost with its brokers")
+LEADER_HUNG_FOR_MS: Final = default_for_ms("voter-away", "its leader's broker hangs")
+STARTING_FOR_MS: Final = default_for_ms("voter-away", AFTER_OUTAGE)
 
 
 def silent_quorum(context: FindingContext) -> Iterable[Candidate]:
@@ -69,7 +64,7 @@ def silent_quorum(context: FindingContext) -> Iterable[Candidate]:
 
 def _silent_for_ms(context: FindingContext, lost: bool, brokers_away: Collection[int], *, leader_away: bool) -> int:
     if context.just_back:
-        return CLUSTER_STARTED_MS
+        return STARTING_FOR_MS
     if lost:
         return QUORUM_LOST_FOR_MS if brokers_away else 0
     return LEADER_HUNG_FOR_MS if leader_away else QUORUM_SILENT_FOR_MS

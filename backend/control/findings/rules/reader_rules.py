@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from shlex import quote
 from typing import Final
 
 from backend.control.findings.finding_context import NOTICE, WARNING, Candidate, FindingContext, GroupOffset, count, ids
+from backend.control.findings.holds import default_for_ms
+from backend.control.findings.kafka_commands import command
 from backend.control.findings.remote_reads import RemoteReads, remote_reads
 from backend.control.formatting import grouped, in_bytes
 
-# Longer than two readings of the groups: one read of an old offset is what the remote tier is for.
-STORM_FOR_MS: Final = 40_000
-# Longer than from one reading of the groups to the next, 15 s: a group may have gone on since it was read.
-LOST_FOR_MS: Final = 20_000
+STORM_FOR_MS: Final = default_for_ms("remote-read-storm")
+LOST_FOR_MS: Final = default_for_ms("group-below-log-start")
 # A client commits the offset after its last record; the markers of transactions above it are no records. In a log
 # that was emptied nothing tells them from records.
 MARKERS_MAX: Final = 10
+# Partitions that a command names, as the evidence does.
+RESET_MAX: Final = 20
 
 
 def remote_read_storms(context: FindingContext) -> Iterable[Candidate]:
@@ -61,6 +64,7 @@ def _storm(group: str, rows: list[RemoteReads], busy: Mapping[int, float]) -> Ca
             "source": "exact" if busy else "inferred",
         },
         topic=rows[0].topic if len({row.topic for row in rows}) == 1 else None,
+        depends_on=frozenset(busy),
         for_ms=STORM_FOR_MS,
     )
 
@@ -77,6 +81,30 @@ def lost_records(context: FindingContext) -> Iterable[Candidate]:
         by_group[offset.group].append((offset, log.start))
     for group, offsets in by_group.items():
         yield _lost(context, group, offsets)
+
+
+def _remedy(
+    context: FindingContext, group: str, offsets: Sequence[tuple[GroupOffset, int]], topic: str, *, reads: bool
+) -> str:
+    """Where a group goes on is its owner's decision: at the log start nothing is passed over that is still there."""
+    tool, named = "kafka-consumer-groups.sh", f"--group {quote(group)}"
+    if reads:
+        return (
+            "Lengthen the retention of what it reads until it has caught up; tell its owner which offsets it missed."
+            f" How far behind it is: {command(context, tool, f'--describe {named}')}."
+        )
+    by_topic: dict[str, list[int]] = defaultdict(list)
+    for offset, _ in offsets[:RESET_MAX]:
+        by_topic[offset.topic].append(offset.partition)
+    where = " ".join(f"--topic {name}:{','.join(map(str, sorted(by_topic[name])))}" for name in sorted(by_topic))
+    more = f" (and {count(len(offsets) - RESET_MAX, 'more partition')})" if len(offsets) > RESET_MAX else ""
+    reset = command(context, tool, f"{named} {where} --reset-offsets --to-earliest --dry-run")
+    return (
+        f"See whether the retention of {topic} was cut by mistake: what is deleted does not come back. Tell the group's"
+        " owner which offsets are missing. Only if the owner wants the group to go on behind them, while it has no"
+        f" members: {reset}{more}, and then with --execute instead of --dry-run; of these partitions it skips only"
+        " records that are lost already. The owner may also delete the group when nobody needs it."
+    )
 
 
 def _lost(context: FindingContext, group: str, offsets: Sequence[tuple[GroupOffset, int]]) -> Candidate:
@@ -96,10 +124,7 @@ def _lost(context: FindingContext, group: str, offsets: Sequence[tuple[GroupOffs
         severity=WARNING if reads or seen else NOTICE,  # else it was abandoned before anybody looked
         sentence=f"Group has lost records: {group}",
         why=why,
-        action="Lengthen the retention of what it reads until it has caught up; tell its owner which offsets it missed."
-        if reads
-        else f"See whether the retention of {first.topic} was cut by mistake: what is deleted does not come back. Tell"
-        " the group's owner which offsets are missing, or delete the group when nobody needs it.",
+        action=_remedy(context, group, offsets, first.topic, reads=reads),
         facts={
             "group": group,
             "lost_records": lost,
@@ -110,7 +135,7 @@ def _lost(context: FindingContext, group: str, offsets: Sequence[tuple[GroupOffs
                     "committed_offset": offset.committed,
                     "log_start_offset": start,
                 }
-                for offset, start in offsets[:20]
+                for offset, start in offsets[:RESET_MAX]
             ],
         },
         topic=first.topic if len({offset.topic for offset, _ in offsets}) == 1 else None,

@@ -16,6 +16,8 @@ from backend.control.findings.finding_context import (
     name_of,
 )
 from backend.control.findings.held_replicas import described, holding_throttles
+from backend.control.findings.holds import default_for_ms
+from backend.control.findings.kafka_commands import cancel_moves
 from backend.control.formatting import in_time
 from backend.store.writes.samples import PartitionSample, ReplicaSample
 from backend.tiering.follower_phase import KEEPS_ACKNOWLEDGED, FollowerPhase
@@ -24,8 +26,7 @@ from backend.tiering.phase_inference import bootstrap_trap
 FLAG: Final = "follower.fetch.last.tiered.offset.enable"
 # A throttle lets the replicas of a move through one after the other.
 TURN_MS: Final = 10_000
-# Local retention cuts the leader first, and its followers a fetch or two later.
-THIN_FOR_MS: Final = 15_000
+THIN_FOR_MS: Final = default_for_ms("thin-leader")
 # Of the embedded engine: a log that it could not write.
 OFFLINE_LOG: Final = " is offline: "
 LOST_LOG: Final = "log-offline"
@@ -176,11 +177,11 @@ def stalled_moves(context: FindingContext) -> Iterable[Candidate]:
                 f"Broker {brokers} is being added and removed at once: asking for the old replicas does not end a move"
                 " in Kafka 4.3, not even once the new replica is in sync."
             )
-            action = f"Cancel the reassignment of {name} (kafka-reassign-partitions.sh --cancel)."
+            action = f"Cancel the reassignment of {name}: {cancel_moves(context, [row])}."
         else:
             throttles = [t for r in stalled for t in holding_throttles(context.throttles, row, r.broker_id)]
             why = f"The new replica on broker {brokers} makes no progress and is not in sync."
-            action = "See why its follower is stuck, or cancel the move."
+            action = f"See why its follower is stuck, or cancel the move: {cancel_moves(context, [row])}."
             if throttles:
                 why += f" A throttle limits it: {', '.join(map(described, dict.fromkeys(throttles)))}."
                 action = "Raise the throttle, or cancel the move with the tool that began it."

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from backend.control.findings.finding_context import CRITICAL, WARNING, Candidate, FindingContext, count
+from backend.control.findings.kafka_commands import command
 from backend.control.formatting import in_time
-from backend.control.gateway.requests.rights_requests import GROUPS, TOPICS
+from backend.control.gateway.requests.rights_requests import GROUPS, TOPICS, MissingRight
 
 
 def missing_rights(context: FindingContext) -> Iterable[Candidate]:
@@ -23,8 +24,19 @@ def missing_rights(context: FindingContext) -> Iterable[Candidate]:
         severity=CRITICAL if blind else WARNING,
         sentence=f"Rights are missing: {', '.join(lines)}",
         why="What they are for is not seen now, so nothing can be said of it; findings of before stay as they were.",
-        action="Grant them to our principal with kafka-acls.sh; docs/attach.md has the commands, what each is for too.",
+        action=f"Grant them to our principal, as an administrator: {'; '.join(_grant(context, r) for r in missing)}."
+        " PRINCIPAL is its name; docs/attach.md says what each is for.",
         facts={"missing": lines},
+    )
+
+
+def _grant(context: FindingContext, right: MissingRight) -> str:
+    kind, _, name = right.resource.partition(" ")
+    resource = f"--{kind.lower()}" + (f" '{name.strip('`')}'" if name else "")
+    return command(
+        context,
+        "kafka-acls.sh",
+        f"--add --allow-principal User:PRINCIPAL --operation {right.operation} {resource}",
     )
 
 

@@ -15,7 +15,6 @@ from backend.control.findings.copy_times import (
     task_interval_ms,
 )
 from backend.control.findings.finding_context import (
-    CLUSTER_STARTED_MS,
     NAMED_MAX,
     WARNING,
     Candidate,
@@ -27,7 +26,8 @@ from backend.control.findings.finding_context import (
     name_of,
     setting,
 )
-from backend.control.findings.sealed_data import is_paused, sealed_data
+from backend.control.findings.holds import AFTER_OUTAGE, default_for_ms
+from backend.control.findings.sealed_data import is_paused, sealed_by_size, sealed_by_time
 from backend.control.findings.still_offsets import PartitionKey, StillOffset
 from backend.control.formatting import grouped, in_bytes, in_time
 from backend.control.observer.cluster_totals import pending_bytes
@@ -35,7 +35,8 @@ from backend.store.queries.partitions import SegmentRow
 from backend.store.writes.samples import PartitionSample
 from backend.tiering.segment_state import SegmentState
 
-SLOW_FOR_MS: Final = 10_000
+SLOW_FOR_MS: Final = default_for_ms("copy-slow", "more waits than local retention allows")
+BACKLOG_FOR_MS: Final = default_for_ms("copy-slow", AFTER_OUTAGE)
 HELD_MS: Final = 3_000
 STORE: Final = "remote storage"
 STORE_ACTION: Final = (
@@ -124,11 +125,12 @@ def _slow_store(context: FindingContext, segments: Sequence[SegmentRow]) -> Cand
 
 
 def _slow_partitions(context: FindingContext) -> Iterable[Candidate]:
-    waiting, copying = sealed_data(context), _usual_copies(context)
+    by_size, by_time, copying = sealed_by_size(context), sealed_by_time(context), _usual_copies(context)
     for row in context.tiered:
         key, topic = (row.topic, row.partition), context.topic(row.topic)
-        sealed, pending, segment = waiting.get(key), pending_bytes(row), setting(topic, "segment.bytes")
-        if sealed is None or pending is None:
+        sealed, pending = max(by_size.get(key, 0), by_time.get(key, 0)), pending_bytes(row)
+        segment = setting(topic, "segment.bytes")
+        if not sealed or pending is None:
             continue
         paused = is_paused(topic)
         limit, still = local_retention_bytes(topic), context.still.get(key)
@@ -144,12 +146,14 @@ def _slow_partitions(context: FindingContext) -> Iterable[Candidate]:
             still_ms = min(still_ms, context.back_ms)  # nothing could be copied before
         if is_full and segment is not None and sealed >= segment:
             yield _slow(context, row, sealed, pending, full, limit=limit, paused=paused)
-        elif still_ms >= _still_for_ms(context, row, is_full=is_full) and waits is not None:
+        elif still_ms >= (still_for_ms := _still_for_ms(context, row, is_full=is_full)) and waits is not None:
             if paused or key in copying:
                 continue
+            # A segment that is sealed by time alone may have been a moment ago.
+            for_ms = 0 if key in by_size else still_for_ms
             reason = f"none of it has been copied for {in_time(still_ms)}, from offset {grouped(waits.offset)} on"
             reason = f"{full}; {reason}" if is_full else reason
-            yield _slow(context, row, sealed, pending, reason, limit=limit, still=waits)
+            yield _slow(context, row, sealed, pending, reason, limit=limit, still=waits, for_ms=for_ms)
 
 
 def _still_for_ms(context: FindingContext, row: PartitionSample, *, is_full: bool) -> int:
@@ -170,6 +174,7 @@ def _slow(
     limit: int | None,
     paused: bool = False,
     still: StillOffset | None = None,
+    for_ms: int = 0,
 ) -> Candidate:
     limits = copy_limit_sentence(context, [row.leader])
     action = f"Compare with the produce rate; raise the copier threads of broker {row.leader}."
@@ -196,8 +201,7 @@ def _slow(
         topic=row.topic,
         partition=row.partition,
         broker_id=row.leader,
-        # Producers held records back while all brokers were away; these come at once.
-        for_ms=0 if still is not None else CLUSTER_STARTED_MS if context.just_back else SLOW_FOR_MS,
+        for_ms=for_ms if still is not None else BACKLOG_FOR_MS if context.just_back else SLOW_FOR_MS,
     )
 
 

@@ -7,11 +7,13 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from backend.control.findings.finding_context import WARNING, Candidate, FindingContext, ThrottleSetting, count
-from backend.control.findings.held_replicas import VALUE_CHARS_MAX, described, holding_throttles
+from backend.control.findings.held_replicas import ALL_BROKERS, VALUE_CHARS_MAX, described, holding_throttles
+from backend.control.findings.kafka_commands import command
 from backend.control.findings.still_offsets import PartitionKey
 
 THROTTLES_NAMED_MAX: Final = 5
 THROTTLES_STORED_MAX: Final = 100
+BETWEEN_DIRECTORIES: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
 
 
 def throttles_left(context: FindingContext) -> Iterable[Candidate]:
@@ -36,7 +38,7 @@ def throttles_left(context: FindingContext) -> Iterable[Candidate]:
         severity=WARNING,
         sentence=f"{count(len(left), 'throttle')} without a move",
         why=f"{'; '.join(texts[:THROTTLES_NAMED_MAX])}{more}. No replica moves there.",
-        action="Remove them, since they hold ordinary replication back: ebbline plan clear-throttle.",
+        action=f"Remove them, since they hold ordinary replication back: {'; '.join(_removals(context, left))}.",
         facts={
             "throttles": [
                 {"name": t.name, "value": t.value[:VALUE_CHARS_MAX], "topic": t.topic, "broker_id": t.broker_id}
@@ -46,6 +48,17 @@ def throttles_left(context: FindingContext) -> Iterable[Candidate]:
         for_ms=round(context.thresholds.throttle_left_s * 1000),
         also_about=tuple(_held_partitions(context, left)),
     )
+
+
+def _removals(context: FindingContext, left: Sequence[ThrottleSetting]) -> Iterable[str]:
+    """The plan for limits of replication; those of moves between log directories are no matter of it."""
+    between = [throttle for throttle in left if throttle.name == BETWEEN_DIRECTORIES]
+    if len(between) < len(left):
+        yield "ebbline plan clear-throttle"
+    for throttle in between[:THROTTLES_NAMED_MAX]:
+        entity = "--entity-default" if throttle.broker_id == ALL_BROKERS else f"--entity-name {throttle.broker_id}"
+        change = f"--alter --entity-type brokers {entity} --delete-config {BETWEEN_DIRECTORIES}"
+        yield command(context, "kafka-configs.sh", change)
 
 
 def _held_partitions(context: FindingContext, left: Sequence[ThrottleSetting]) -> Iterable[PartitionKey]:

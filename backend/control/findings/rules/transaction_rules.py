@@ -8,6 +8,7 @@ from shlex import quote
 from typing import Final
 
 from backend.control.findings.finding_context import NOTICE, WARNING, Candidate, FindingContext, count
+from backend.control.findings.kafka_commands import bootstrap_server
 from backend.control.findings.sealed_data import is_paused, sealed_data
 from backend.control.findings.still_offsets import PartitionKey, StillOffset
 from backend.control.formatting import grouped, in_time
@@ -15,7 +16,7 @@ from backend.control.gateway.requests.transaction_requests import OpenTransactio
 from backend.store.writes.samples import PartitionSample
 
 NAMED_MAX: Final = 10
-TOOL: Final = "kafka-transactions.sh --bootstrap-server HOST:PORT"
+TOOL: Final = "kafka-transactions.sh"
 # States of a coordinator (TransactionState) in which nothing of a transaction is left to be done.
 ENDED_STATES: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
 
@@ -32,7 +33,8 @@ def held_copies(context: FindingContext) -> Iterable[Candidate]:
         open_ms = context.listed_ms(*key) - still.stable.since_ms
         holds = key in sealed and not is_paused(context.topic(row.topic))
         limits = context.thresholds_of(row.topic)
-        if open_ms >= 1000 * (limits.transaction_held_s if holds else limits.transaction_open_s):
+        least_ms = round(1000 * (limits.transaction_held_s if holds else limits.transaction_open_s))
+        if open_ms >= context.for_ms("transaction-open", least_ms, row.topic):
             transaction = _transaction(context, key, still.stable)
             producer = row.topic if transaction is None else (transaction.producer_id, transaction.producer_epoch)
             by_producer[producer].append((key, still.stable, holds))
@@ -115,10 +117,10 @@ def _remedy(
     held: Sequence[tuple[PartitionKey, int]],
 ) -> str:
     """A marker by hand is for transactions that hang: of any other its coordinator would know nothing of it."""
-    topic, number = held[0][0]
+    (topic, number), tool = held[0][0], f"{TOOL} --bootstrap-server {bootstrap_server(context)}"
     if transaction is None:
         return (
-            f"See who holds it ({TOOL} describe-producers --topic {topic} --partition {number}); let that producer"
+            f"See who holds it ({tool} describe-producers --topic {topic} --partition {number}); let that producer"
             " commit or abort, or restart it. The runbook says what to do when it is lost."
         )
     if transaction.coordinated is not None and _is_open(transaction):
@@ -126,13 +128,13 @@ def _remedy(
         named = quote(transaction.coordinated.transactional_id)
         return (
             f"Restart its producer (its transactional id fences the old one), or wait{waits} until the coordinator"
-            f" aborts it. Without the producer, with the tools of Kafka 4.3: {TOOL} forceTerminateTransaction"
+            f" aborts it. Without the producer, with the tools of Kafka 4.3: {tool} forceTerminateTransaction"
             f" --transactionalId {named} (the coordinator then aborts it at once)."
         )
-    commands = [f"{TOOL} abort --topic {of} --partition {n} --start-offset {offset}" for (of, n), offset in held]
+    commands = [f"{tool} abort --topic {of} --partition {n} --start-offset {offset}" for (of, n), offset in held]
     more = f" (and {count(len(held) - NAMED_MAX, 'more partition')})" if len(held) > NAMED_MAX else ""
     return (
-        f"It hangs: no restart ends it. When {TOOL} find-hanging --topic {topic} lists it as well, abort it in each"
+        f"It hangs: no restart ends it. When {tool} find-hanging --topic {topic} lists it as well, abort it in each"
         f" partition: {'; '.join(commands[:NAMED_MAX])}{more}."
     )
 

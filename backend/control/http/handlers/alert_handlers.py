@@ -11,8 +11,10 @@ from backend.control.alerts.rule_edits import RuleEdit
 from backend.control.alerts.senders.send_result import SendOutcome
 from backend.control.deferred_audit import DeferredAudit
 from backend.control.findings.catalogue import SLUGS
+from backend.control.findings.holds import holds_in_force
 from backend.control.findings.thresholds import THRESHOLDS, RuleSettings, in_force
 from backend.control.http.alert_models import (
+    HoldAnswer,
     ReceiverPath,
     ReceiversAnswer,
     ReceiverTestAnswer,
@@ -113,6 +115,16 @@ class AlertHandlers:
                     reason=item.entry.reason,
                 )
                 for item in in_force(settings)
+            ],
+            holds=[
+                HoldAnswer(
+                    slug=hold.slug,
+                    case=hold.case or None,
+                    for_s=for_ms / 1000,
+                    default_s=hold.for_ms / 1000,
+                    reason=hold.reason,
+                )
+                for hold, for_ms in holds_in_force(settings)
             ],
             rules=[
                 RuleSettingAnswer(

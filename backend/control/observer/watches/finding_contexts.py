@@ -19,7 +19,7 @@ from backend.control.findings.disk_rates import (
     remember_log_dirs,
     with_last_log_dirs,
 )
-from backend.control.findings.finding_context import FindingContext, GroupOffset
+from backend.control.findings.finding_context import FindingContext, GroupOffset, ThrottleSetting
 from backend.control.findings.group_starts import GroupStarts, remember_starts
 from backend.control.findings.move_throttles import MoveThrottles, remember_throttles
 from backend.control.findings.remote_read_growth import WINDOW_MS, ReadGrowth
@@ -37,6 +37,7 @@ from backend.control.observer.watches.liveness_watch import Liveness
 from backend.control.observer.watches.quorum_watch import QuorumObservation
 from backend.control.observer.watches.sampled_settings import (
     copy_limits,
+    election_try_ms,
     keeps_kafka_overlap,
     remote_wait_ms,
     task_intervals_ms,
@@ -114,6 +115,7 @@ class FindingContexts:
         self._log_dirs: LogDirs = {}
         self._starts = GroupStarts()
         self._move_throttles = MoveThrottles()
+        self._election_try_ms: int | None = None
         self._lineage_ms: int | None = None
         self._finished: list[FinishedSegment] | None = None
         self._ledger_ms: int | None = None
@@ -140,6 +142,7 @@ class FindingContexts:
             partitions=self._partitions_now(liveness, topics),
             eligible=liveness.eligible,
             endangered=liveness.endangered,
+            election_try_ms=self._election_try_ms,
             listed=liveness.listed,
             returning=liveness.returning,
             unclean_elections=seen.unclean_elections,
@@ -168,10 +171,7 @@ class FindingContexts:
         self._starts = remember_starts(
             self._starts, seen.group_offsets, seen.group_offsets_ms, seen.round.partitions, at_ms
         )
-        throttles_now = throttles(seen.settings, seen.topics)
-        self._move_throttles = remember_throttles(
-            self._move_throttles, throttles_now, seen.round.partitions, at_monotonic_ms
-        )
+        throttles_now = self._remember_settings(seen, at_monotonic_ms)
         open_segments = partitions.open_segments(connection, cluster_id)
         if self._lineage_ms is None or at_monotonic_ms - self._lineage_ms >= LINEAGE_INTERVAL_MS:
             self._finished = finished_segments(connection, cluster_id)
@@ -229,6 +229,15 @@ class FindingContexts:
             missing_rights=self._missing_rights,
         )
         return self._with_slow_copies(context, at_monotonic_ms)
+
+    def _remember_settings(self, seen: ObservedRound, at_monotonic_ms: int) -> list[ThrottleSetting]:
+        """The throttles that are set; liveness is judged by the settings of the newest round that has some."""
+        self._election_try_ms = election_try_ms(seen.settings) or self._election_try_ms
+        throttles_now = throttles(seen.settings, seen.topics)
+        self._move_throttles = remember_throttles(
+            self._move_throttles, throttles_now, seen.round.partitions, at_monotonic_ms
+        )
+        return throttles_now
 
     def _with_slow_copies(self, context: FindingContext, at_monotonic_ms: int) -> FindingContext:
         """With the copies that were slow together a moment ago; those of now are remembered."""

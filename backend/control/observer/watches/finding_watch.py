@@ -28,6 +28,7 @@ from backend.control.findings.finding_context import (
     FindingKey,
 )
 from backend.control.findings.open_in_memory import AWAY, OpenInMemory, database_away
+from backend.control.findings.rule_settings import adjusted
 from backend.control.findings.thresholds import RuleSettings
 from backend.control.findings.unseen_findings import unseen
 from backend.control.gateway.requests.rights_requests import MissingRight
@@ -84,6 +85,7 @@ class FindingWatch:
         self._monotonic_ms = monotonic_ms
         self._database = database
         self._cluster_id = cluster_id
+        self._rule_settings = rule_settings
         self._contexts = FindingContexts(database, cluster_id, attached=attached, rule_settings=rule_settings)
         self._newest: tuple[ObservedRound, int] | None = None
         self._newest_liveness: ObservedLiveness | None = None
@@ -265,7 +267,7 @@ class FindingWatch:
         away = database_away(reason, self._database.lost)
         # Since the attempt began: one that waits for a lock ends after ten seconds.
         self._changes = replace(self._changes, waiting={away.key: clock_ms, **self._changes.waiting})
-        current = {**self._current(before.findings), away.key: away}
+        current = self._current(before.findings) | adjusted({away.key: away}, self._rule_settings())
         changes = self._compare(current, before, at_ms, self._monotonic_ms())
         self._open = before.with_changes(changes, at_ms)
         self._changes = changes.holds

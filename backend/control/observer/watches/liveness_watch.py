@@ -251,14 +251,18 @@ class LivenessWatch:
                 alive = {broker.broker_id for broker in view.brokers}
                 waiting, unread = undecided(view.partitions, page.by_partition, complete=page.complete)
                 log_ends = await fetch_log_ends(self._gateway, waiting, alive) if waiting else {}
-            self._endangered = self._endangered.next(view.partitions, page.by_partition, log_ends, unread)
+            self._endangered = self._endangered.next(
+                view.partitions, page.by_partition, log_ends, unread, at_ms=self._clock_ms()
+            )
             self._eligible = page.by_partition
             self._leaderless = remember_leaderless(
                 self._leaderless, view.partitions, page.by_partition, self._clock_ms()
             )
         except (GatewayError, KafkaError, TimeoutError) as error:
             _log.debug("eligible leader replicas cannot be asked for: %r", error)
-            self._endangered = self._endangered.next(view.partitions, {}, {}, self._endangered.unread)
+            self._endangered = self._endangered.next(
+                view.partitions, {}, {}, self._endangered.unread, at_ms=self._clock_ms()
+            )
 
     def _set_away(self, began_ms: int, reason: str) -> None:
         if len(self._brokers) < len(self._probes) or any(b.error is None for b in self._brokers.values()):

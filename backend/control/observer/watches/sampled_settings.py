@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from backend.control.findings.copy_times import COPY_LIMIT
 from backend.control.findings.finding_context import ThrottleSetting
+from backend.control.findings.rules.last_leader_rules import ELECTION_TRIES
 from backend.control.findings.rules.remote_read_rules import WAIT
 from backend.control.gateway.requests.config_requests import ConfigEntry
 from backend.control.observer.sampling.settings_sample import SettingsSample
@@ -57,6 +58,16 @@ def task_intervals_ms(settings: SettingsSample) -> dict[int, int]:
 def copy_limits(settings: SettingsSample) -> dict[int, int]:
     """How many bytes a second each broker copies at most, of those that have a limit."""
     return {broker_id: limit for broker_id, limit in _numbers(settings, COPY_LIMIT).items() if limit < NO_LIMIT}
+
+
+def election_try_ms(settings: SettingsSample) -> int | None:
+    """How long the controller waits at most before it tries to elect a leader once more, where a broker tells; as any
+    of them may be the controller, the shortest time counts.
+    """
+    return min(
+        (value * unit_ms for name, unit_ms in ELECTION_TRIES for value in _numbers(settings, name).values()),
+        default=None,
+    )
 
 
 def _numbers(settings: SettingsSample, name: str) -> dict[int, int]:

@@ -10,6 +10,7 @@ import pytest
 from backend.control.alerts.alerts_file import AlertsFileError, parse_alerts, read_alerts
 from backend.control.alerts.receiver_config import ReceiverKind
 from backend.control.alerts.toml_lines import line_of
+from backend.control.findings.holds import HOLDS
 from backend.control.findings.thresholds import THRESHOLDS
 
 CANARY = "CANARY7SECRET"
@@ -147,6 +148,11 @@ def test_the_example_of_the_page_is_usable(tmp_path: Path) -> None:
 def test_the_page_lists_every_threshold_with_its_default_and_reason() -> None:
     rows = re.findall(r"^\| `([\w-]+)` \| `(\w+)` \| (.+?) \| (.+) \|$", PAGE.read_text(), re.MULTILINE)
     assert rows == [(e.slug, e.name, f"{e.default:g} {e.unit}", e.reason) for e in THRESHOLDS]
+
+
+def test_the_page_lists_every_hold_with_its_default_and_reason() -> None:
+    rows = re.findall(r"^\| `([\w-]+)` \| ([^`|]+) \| ([\d.]+) s \| (.+) \|$", PAGE.read_text(), re.MULTILINE)
+    assert rows == [(h.slug, h.case or "any other", f"{h.for_ms / 1000:g}", h.reason) for h in HOLDS]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from backend.control.findings.evaluate import candidates
 from backend.control.findings.finding_context import Candidate, FindingKey
 from backend.control.gateway.requests.eligible_replica_requests import EligibleReplicas
 from backend.tiering.ids import TopicPartition
-from tests.unit.control.findings.sights import broker, context, partition
+from tests.unit.control.findings.sights import NOW_MS, broker, context, partition
 
 ORDERS_0 = TopicPartition("orders", 0)
 # Broker 3 led last and is back with an empty disk.
@@ -41,9 +42,29 @@ def test_a_last_leader_with_a_new_disk_is_told_with_the_only_steps_that_lose_not
         "orders-0 (its log ends at 0, that of broker 1 at 1000 of epoch 4, the best, that of broker 2 at 2000 of epoch"
         " 3)"
     ) in danger.why
-    assert "within 300 s" in danger.why
+    assert (
+        "by itself within 300 s (leader.imbalance.check.interval.seconds; no broker tells its value, so this is Kafka's"
+        " default) or at any moment before"
+    ) in danger.why
     assert danger.action.startswith("Stop broker 3. Elect nothing, move nothing")
     assert findings["offline", "orders-0"].cause == KEY
+
+
+@pytest.mark.parametrize(
+    ("waited_s", "within_s", "said"),
+    [
+        (0, 60, "within 60 s (leader.imbalance.check.interval.seconds) or at any moment before"),
+        (50, 10, "within 10 s (leader.imbalance.check.interval.seconds) or at any moment before"),
+        (60, 0, "by itself at any moment, and"),
+        (3_600, 0, "by itself at any moment, and"),
+        # The wall clock was set back.
+        (-100, 60, "within 60 s"),
+    ],
+)
+def test_the_clock_runs_down_from_the_setting_of_the_brokers(waited_s: int, within_s: int, said: str) -> None:
+    waits = EndangeredPartitions({ORDERS_0: replace(EMPTY_3, since_ms=NOW_MS - 1_000 * waited_s)})
+    danger = explained(endangered=waits, election_try_ms=60_000)[KEY]
+    assert (danger.facts["within_s"], said in danger.why) == (within_s, True), danger.why
 
 
 def test_every_replica_is_in_the_evidence_with_its_epoch_and_log_end() -> None:

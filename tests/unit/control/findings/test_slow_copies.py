@@ -210,3 +210,17 @@ def test_a_backlog_of_the_time_in_which_all_brokers_were_away_gets_time() -> Non
     held = {"partitions": waiting(1_200_000), "topics": BY_TIME, "still": still(4 * MINUTE_MS)}
     assert slow(**held) is not None
     assert slow(**held, back_ms=MINUTE_MS) is None, "nothing could be copied for three of the four minutes"
+
+
+def test_segments_that_roll_by_time_below_their_size_are_behind_once_they_wait_that_long() -> None:
+    rolls = {"orders": topic(segment_bytes="1073741824", segment_ms="600000")}
+
+    def appended(age_ms: int) -> dict[tuple[str, int], PartitionStill]:
+        pending, end = StillOffset(0, NOW_MS - 12 * MINUTE_MS), StillOffset(100, NOW_MS - age_ms)
+        return {("orders", 0): PartitionStill("id-orders", pending, None, end, 50)}
+
+    assert slow(partitions=waiting(800), topics=rolls, still=appended(2 * MINUTE_MS)) is None, "nothing rolled it"
+    candidate = slow(partitions=waiting(800), topics=rolls, still=appended(0))
+    assert candidate is not None
+    assert candidate.why.startswith("At least 400 B in sealed segments wait, of 800 B not uploaded; none of it has")
+    assert candidate.for_ms == 2 * MINUTE_MS, "it may have been sealed a moment ago, and is copied in a moment"

@@ -68,6 +68,7 @@ def test_a_clock_that_was_set_makes_no_wait_longer_or_shorter(jump_ms: int) -> N
     memory = remember_still(remember_still({}, [held], 5_000), [held], 7_000)
     still = remember_still(with_jump(memory, jump_ms), [held], 9_000 + jump_ms)[KEY]
     assert (still.pending, still.stable) == (StillOffset(800, 5_000 + jump_ms), StillOffset(900, 5_000 + jump_ms))
+    assert still.end == StillOffset(1_000, 5_000 + jump_ms)
 
 
 def test_a_topic_that_was_made_again_and_a_clock_that_was_set_back_begin_again() -> None:
@@ -82,3 +83,12 @@ def test_a_time_without_rounds_is_no_time_in_which_an_offset_stood_still() -> No
     assert unseen_ms(30_000, 2_000) == 0
     assert unseen_ms(120_000, 2_000) == 120_000
     assert unseen_ms(160_000, 150_000) == 0, "a round of a large cluster takes so long"
+
+
+def test_the_log_end_of_the_beginning_and_the_last_append_are_remembered() -> None:
+    waits = after({"log_end_offset": 1_000}, {"log_end_offset": 2_000}, {"log_end_offset": 2_000})
+    assert waits is not None
+    assert (waits.pending_to, waits.end) == (1_000, StillOffset(2_000, 1_000))
+    moves = after({}, {"log_end_offset": 2_000, "earliest_pending_upload_offset": 900})
+    assert moves is not None
+    assert moves.pending_to == 2_000

@@ -45,8 +45,9 @@ def test_it_is_told_with_producer_and_transactional_id_and_the_command_that_ends
     )
     assert candidate.action == (
         "Restart its producer (its transactional id fences the old one), or wait 9 m 20 s until the coordinator aborts"
-        " it. Without the producer, with the tools of Kafka 4.3: kafka-transactions.sh --bootstrap-server HOST:PORT"
-        " forceTerminateTransaction --transactionalId forgotten (the coordinator then aborts it at once)."
+        " it. Without the producer, with the tools of Kafka 4.3: kafka-transactions.sh --bootstrap-server"
+        " 127.0.0.1:9092 forceTerminateTransaction --transactionalId forgotten (the coordinator then aborts it at"
+        " once)."
     )
     assert candidate.facts["transactional_id"] == "forgotten"
 
@@ -127,3 +128,15 @@ def test_copying_that_waits_for_it_is_not_said_to_be_behind() -> None:
 
 def test_a_leader_that_is_silent_says_nothing_about_transactions() -> None:
     assert raised(still=still(MINUTE_MS), partitions=[partition(answered_ms=NOW_MS - MINUTE_MS)]) == {}
+
+
+def test_copying_of_segments_that_roll_by_time_waits_for_a_transaction_as_well() -> None:
+    rolls = {"orders": topic(segment_bytes="1073741824", segment_ms="60000")}
+    stable = StillOffset(800, NOW_MS - 2 * MINUTE_MS)
+
+    def waits(appended_ms: int) -> dict[str, Any]:
+        end = StillOffset(1_000, NOW_MS - appended_ms)
+        return {"topics": rolls, "still": {("orders", 0): PartitionStill("id-orders", stable, stable, end, 900)}}
+
+    assert held(**waits(0)).severity == "warning"
+    assert raised(**waits(MINUTE_MS)) == {}, "all of it may be the active segment"

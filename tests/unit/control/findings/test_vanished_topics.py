@@ -20,6 +20,31 @@ def test_a_few_deleted_topics_are_no_accident() -> None:
     assert memory.next(topics(9, 30), 1_000 + TOGETHER_MS).lost == {}
 
 
+SMALL = {"a": 50, "b": 50, "c": 50, "d": 50, "e": 10, "f": 10, "g": 5, "h": 5, "i": 5}
+
+
+def test_most_of_a_small_cluster_is_a_loss() -> None:
+    gone = TopicMemory().next(SMALL, 0).next({"i": 5}, 1).vanished
+    assert gone is not None
+    assert (gone.topics, gone.partitions) == (8, 230)
+    all_of_three = TopicMemory().next(topics(0, 3), 0).next({}, 1).vanished
+    assert all_of_three is not None
+    assert all_of_three.topics == 3
+
+
+def test_one_or_two_that_hold_little_of_a_small_cluster_are_no_loss() -> None:
+    assert TopicMemory().next(topics(0, 3), 0).next(topics(1, 3), 1).vanished is None
+    assert TopicMemory().next({"big": 90, "a": 5, "b": 5}, 0).next({"a": 5, "b": 5}, 1).vanished is None, "one topic"
+    assert TopicMemory().next(topics(0, 4), 0).next(topics(2, 4), 1).vanished is None, "half is not most"
+
+
+def test_two_topics_with_most_of_the_partitions_are_a_loss() -> None:
+    rest = {name: partitions for name, partitions in SMALL.items() if name not in "abc"}
+    assert TopicMemory().next(SMALL, 0).next(rest, 1).vanished is not None
+    limits = replace(DEFAULTS, gone_most_share=0.9)
+    assert TopicMemory().next(SMALL, 0, limits).next(rest, 1, limits).vanished is None
+
+
 def test_many_that_go_one_after_the_other_within_a_minute_are_one_loss() -> None:
     memory = TopicMemory().next(topics(0, 70), 0)
     for number in range(1, 61):

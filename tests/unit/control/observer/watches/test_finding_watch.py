@@ -15,9 +15,11 @@ import pytest
 
 from backend.control.alerts.notices import OpenAlerts
 from backend.control.control_database import Database
+from backend.control.findings.endangered_partitions import EndangeredPartition, EndangeredPartitions
 from backend.control.findings.finding_context import ClusterSilence
 from backend.control.findings.open_in_memory import AWAY
 from backend.control.findings.thresholds import RuleSetting, RuleSettings
+from backend.control.gateway.requests.config_requests import ConfigEntry
 from backend.control.gateway.requests.metadata_requests import PartitionMetadata
 from backend.control.gateway.requests.rights_requests import TOPICS, MissingRight
 from backend.control.observer.sampling.settings_sample import SettingsSample
@@ -26,6 +28,7 @@ from backend.control.observer.watches import finding_watch
 from backend.control.observer.watches.finding_contexts import ObservedLiveness, ObservedRound
 from backend.control.observer.watches.finding_watch import FindingWatch
 from backend.control.observer.watches.liveness_watch import BrokerLiveness, Liveness
+from backend.protocol.config_enums import ConfigSource, ConfigType
 from backend.protocol.errors import ErrorCode
 from backend.store.connection.database import reading, writing
 from backend.store.connection.limits import SERVING
@@ -33,6 +36,7 @@ from backend.store.queries import findings as queries
 from backend.store.writes.finding_rows import mute_findings
 from backend.store.writes.maintenance_rows import add_window, end_window
 from backend.store.writes.samples import PartitionSample, ReplicaSample
+from backend.tiering.ids import TopicPartition
 from tests.databases import new_sqlite
 from tests.unit.control.findings.sights import MINUTE_MS, NOW_MS, broker, partition, replica, topic
 
@@ -197,6 +201,20 @@ def test_a_principal_without_any_right_sees_no_topic_and_is_told_what_it_lacks(
     assert state.open.keys() == {("rights-missing", "cluster")}
 
 
+def test_a_last_leader_that_lacks_records_counts_down_by_the_setting_of_the_newest_round(
+    made: Callable[..., Watched],
+) -> None:
+    watched, orders_0 = made(attached=True), TopicPartition("orders", 0)
+    name, kind = "leader.imbalance.check.interval.seconds", ConfigType.LONG
+    checks = {name: ConfigEntry(name, "60", ConfigSource.STATIC_BROKER_CONFIG, kind, True, False, ())}
+    watched.play((1_000, replace(refused(NOW_MS), settings=SettingsSample(brokers={1: checks}))))
+    lacks = EndangeredPartition(orders_0, 3, {1: (4, 1000), 3: (-1, 0)}, NOW_MS - 10_000)
+    seen = alive(NOW_MS, leader=-1)
+    seen = replace(seen, liveness=replace(seen.liveness, endangered=EndangeredPartitions({orders_0: lacks})))
+    state = watched.play((2_000, seen))
+    assert (state.open["last-leader-behind", "broker 3"].evidence or {})["within_s"] == 50
+
+
 def test_while_no_broker_answers_all_else_is_explained_and_stays_as_it_was_seen_last(
     made: Callable[..., Watched],
 ) -> None:
@@ -310,6 +328,18 @@ def test_while_the_database_is_away_people_hear_of_it_and_of_who_died_meanwhile(
     assert (stored["offline"].opened_ms, stored["offline"].closed_ms) == (NOW_MS + 11_000, None)
     assert (stored["database-away"].opened_ms, stored["database-away"].closed_ms) == (NOW_MS + 11_000, NOW_MS + 15_000)
     assert watched.play((18_000, alive(NOW_MS + 17_000))).open.keys() == {REFUSED}
+
+
+def test_the_settings_of_rules_hold_for_the_database_as_for_all_others(
+    made: Callable[..., Watched], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(finding_watch, "RETRY_S", 0.0)
+    at_once, never = (RuleSettings((RuleSetting("database-away", **more),)) for more in ({"for_ms": 0}, {"off": True}))
+    for settings, opened in ((at_once, {AWAY}), (never, set())):
+        watched = made(rule_settings=lambda settings=settings: settings)
+        watched.play((1_000, alive(NOW_MS)))
+        watched.database.refuse("The database does not answer.")
+        assert watched.play((2_000, alive(NOW_MS + 1_000))).open.keys() == opened
 
 
 def test_what_is_over_before_the_database_is_back_closes_once(
