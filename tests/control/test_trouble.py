@@ -93,6 +93,14 @@ def test_a_cluster_that_is_away_is_said_with_since_when_and_what_was_seen_stays(
     observer = processes(own)["observer"]
     assert observer["message"].startswith("The cluster does not answer.")
     assert observer["detail"]["away_since_ms"] == own.get("/v1/cluster")["away_since_ms"]
+    brokers = own.get("/v1/brokers")["items"]
+    assert [(row["reachable"], bool(row["error"])) for row in brokers] == [(False, True)] * 3
+    assert all(began_ms - 2000 <= row["seen_ms"] <= cluster["now_ms"] for row in brokers)
+    own.wait_until("pages say so", lambda: rows(own, "SELECT DISTINCT reachable FROM broker") == [(0,)])
+    own.stop_plane()
+    own.start_plane(ready=False)
+    own.wait_until("it answers", lambda: own.operator.get("/v1/brokers").status_code == 200)
+    own.wait_until("a new process", lambda: [b["reachable"] for b in own.get("/v1/brokers")["items"]] == [False] * 3)
     (shown,) = own.partitions("orders")
     assert (shown["log_end_offset"], shown["high_watermark"]) == (20, 20)
     assert shown["sampled_ms"] <= cluster["away_since_ms"]

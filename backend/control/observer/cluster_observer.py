@@ -11,7 +11,7 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -28,7 +28,7 @@ from backend.control.gateway.gateway_errors import GatewayError
 from backend.control.gateway.kafka_client import Gateway, describe_failure
 from backend.control.gateway.requests.feature_requests import FeatureLevel
 from backend.control.gateway.requests.rights_requests import MissingRight
-from backend.control.observer.cluster_rows import WatchedCluster, broker_row, cluster_row, settings_of
+from backend.control.observer.cluster_rows import WatchedCluster, cluster_row, settings_of
 from backend.control.observer.restored_context import (
     merge_contexts,
     read_ledger,
@@ -46,6 +46,7 @@ from backend.control.observer.watches.engine_event_reader import EngineEventRead
 from backend.control.observer.watches.finding_contexts import ObservedLiveness, ObservedRound
 from backend.control.observer.watches.finding_watch import FindingWatch
 from backend.control.observer.watches.liveness_watch import Liveness, LivenessWatch
+from backend.control.observer.watches.observed_brokers import ObservedBrokers, brokers_now
 from backend.control.observer.watches.quorum_watch import QuorumObservation
 from backend.control.observer.watches.reader_watch import ReaderWatch
 from backend.control.observer.watches.transaction_watch import TransactionWatch, held_partitions
@@ -53,6 +54,8 @@ from backend.control.supervised_tasks import keep_running
 from backend.control.wall_clock import now_ms
 from backend.protocol.errors import KafkaError
 from backend.store.history.sample_retention import KEEP_DAYS
+from backend.store.queries import overview
+from backend.store.queries.overview import BrokerRow
 from backend.tiering.ids import uuid_text
 from backend.tiering.phase_inference import STALL_MS_MIN
 
@@ -130,7 +133,7 @@ class ClusterObserver:
         # As last described by the quorum.
         self.feature_levels: Mapping[str, FeatureLevel] = {}
         self.quorum = QuorumObservation()
-        self._seen_ms: dict[int, int] = {}
+        self._brokers = ObservedBrokers(watched.cluster_id)
         self._context = RoundContext(stall_ms=max(STALL_MS_MIN, 3 * watched.interval_ms))
         self._unchanged = RoundCache()
         self._ledger = LedgerSums()
@@ -283,7 +286,9 @@ class ClusterObserver:
         self.transactions.watch(held_partitions(self._still, round_.partitions, facts.at_ms))
         self.facts, self.round = facts, round_
         entry = self._entry(facts, round_)
-        self.recorder.submit(entry)
+        # What a broker answered while the round waited for another is newer.
+        brokers = self._brokers.changed(self._liveness.now())
+        self.recorder.submit(replace(entry, brokers=brokers or entry.brokers))
         self._newest_entry = entry
         self._liveness.set_brokers(frozenset(facts.brokers))
         self.findings.submit(
@@ -329,8 +334,14 @@ class ClusterObserver:
         """Whether a broker answers, also while no round ends."""
         return self._liveness.brokers_answer
 
+    def brokers_now(self, rows: Sequence[BrokerRow]) -> list[BrokerRow]:
+        """Stored rows of brokers with what each answered since."""
+        return brokers_now(rows, self._liveness.now())
+
     def _submit_liveness(self, liveness: Liveness) -> None:
         """Hands liveness on with the brokers and topics of the newest round; nothing before the first."""
+        if changed := self._brokers.changed(liveness):
+            self.recorder.submit(RecorderEntry(brokers=changed))
         entry, facts = self._newest_entry, self.facts
         if liveness.away is not None and (entry is None or facts is None):
             self.findings.submit_liveness(ObservedLiveness(liveness, (), (), self.quorum))
@@ -352,7 +363,7 @@ class ClusterObserver:
             ObserverHeartbeat(now_ms(), "running", message, self._detail()),
             round=round_,
             cluster=cluster_row(self._watched, facts),
-            brokers=self._broker_rows(facts),
+            brokers=self._brokers.of_round(facts),
             topics=topic_rows(self._watched.cluster_id, facts.topics, topic_ids, facts.at_ms),
             settings=self._new_settings(facts),
         )
@@ -364,15 +375,6 @@ class ClusterObserver:
             "dropped_rounds": self.recorder.dropped_rounds,
             "events_read": self.events.events_read,
         }
-
-    def _broker_rows(self, facts: ClusterFacts) -> list[dict[str, Any]]:
-        rows = []
-        for broker_id, broker in facts.brokers.items():
-            if broker.reachable:
-                self._seen_ms[broker_id] = facts.at_ms
-            seen_ms = self._seen_ms.get(broker_id, facts.at_ms)
-            rows.append(broker_row(self._watched.cluster_id, broker, facts.at_ms, seen_ms))
-        return rows
 
     def _new_settings(self, facts: ClusterFacts) -> SampledSettings | None:
         """Settings that were read since the round before."""
@@ -412,6 +414,7 @@ class ClusterObserver:
         try:
             stored = await self._database.read(lambda c: restore_context(c, cluster_id, stall_ms))
             self._liveness.restore_endangered(await self._database.read(lambda c: restore_endangered(c, cluster_id)))
+            self._brokers.restore(await self._database.read(lambda c: overview.brokers(c, cluster_id)))
         except DatabaseAway as error:
             _log.debug("the observer goes on without its last samples: %s", error)
             return

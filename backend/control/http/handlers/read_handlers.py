@@ -118,9 +118,9 @@ class ReadHandlers:
         return QuorumAnswer(now_ms=now_ms(), quorum=None if facts is None else QuorumSeen.model_validate(facts))
 
     async def brokers(self, call: Call) -> BrokersAnswer:
-        """All registered brokers."""
+        """All registered brokers, as each answers at this moment."""
         cluster_id = self._settings.cluster_id
-        rows = await self._database.read(lambda c: overview.brokers(c, cluster_id))
+        rows = self._observer.brokers_now(await self._database.read(lambda c: overview.brokers(c, cluster_id)))
         numbers = self._observer.readers.numbers
         return BrokersAnswer(
             items=rows,

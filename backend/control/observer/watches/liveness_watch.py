@@ -171,7 +171,7 @@ class LivenessWatch:
         try:
             while True:
                 await self._ask_cluster()
-                self._submit(self._now())
+                self._submit(self.now())
                 await asyncio.sleep(self._interval_s())
         finally:
             probes = list(self._probes.values())
@@ -184,7 +184,8 @@ class LivenessWatch:
         partitions = 0 if self._view is None else len(self._view.partitions)
         return max(METADATA_INTERVAL_S, partitions * METADATA_S_PER_PARTITION)
 
-    def _now(self) -> Liveness:
+    def now(self) -> Liveness:
+        """The living by the newest answers."""
         view = self._view
         return Liveness(
             self._clock_ms(),
@@ -293,7 +294,7 @@ class LivenessWatch:
                     self._set_away(max(b.seen_ms or 0 for b in self._brokers.values()), error)
             if (last.error is None) != (self._brokers.get(broker_id, last).error is None) and self._view is not None:
                 # The other questions may wait for a broker that hangs, for longer than it may take to say so.
-                self._submit(self._now())
+                self._submit(self.now())
             await asyncio.sleep(PROBE_INTERVAL_S)
 
     def _absences(self, last: BrokerLiveness, error: str | None) -> BrokerAbsences:
