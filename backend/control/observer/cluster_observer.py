@@ -29,6 +29,7 @@ from backend.control.gateway.kafka_client import Gateway, describe_failure
 from backend.control.gateway.requests.feature_requests import FeatureLevel
 from backend.control.gateway.requests.rights_requests import MissingRight
 from backend.control.observer.cluster_rows import WatchedCluster, cluster_row, settings_of
+from backend.control.observer.cluster_totals import totals_now
 from backend.control.observer.restored_context import (
     merge_contexts,
     read_ledger,
@@ -53,6 +54,7 @@ from backend.control.observer.watches.transaction_watch import TransactionWatch,
 from backend.control.supervised_tasks import keep_running
 from backend.control.wall_clock import now_ms
 from backend.protocol.errors import KafkaError
+from backend.store.blind_spots import stale
 from backend.store.history.sample_retention import KEEP_DAYS
 from backend.store.queries import overview
 from backend.store.queries.overview import BrokerRow
@@ -156,6 +158,20 @@ class ClusterObserver:
     def checked_ms(self) -> int | None:
         """When the offsets were listed of the partition that was listed longest ago; None: no round yet."""
         return None if self.facts is None else min(self.facts.earlier_ms.values(), default=self.facts.at_ms)
+
+    @property
+    def fresh(self) -> bool:
+        """Whether the newest round is of now: the cluster answers, and rounds end."""
+        last_ms = self.state.last_round_ms
+        return (
+            self.state.cluster_answers
+            and last_ms is not None
+            and not stale(max(0, now_ms() - last_ms), self._watched.interval_ms)
+        )
+
+    def totals(self) -> Mapping[str, int | None]:
+        """The cluster's sums as far as they are known at this moment; empty before the first round."""
+        return {} if self.round is None else totals_now(self.round.totals, self._liveness.now(), fresh=self.fresh)
 
     def refresh(self) -> None:
         """Starts the next round now, with fresh settings: something has just been changed."""

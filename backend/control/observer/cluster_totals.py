@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from backend.control.observer.sampling.cluster_facts import ClusterFacts, LedgerSums
+from backend.control.observer.watches.liveness_watch import Liveness
 from backend.store.writes.samples import PartitionSample, ReplicaSample
 from backend.tiering.pending import pending_from
 
@@ -40,6 +41,19 @@ def totals(
         "open_deletes": ledger.open_deletes,
         "oldest_open_delete_ms": ledger.oldest_open_delete_ms,
     }
+
+
+def totals_now(totals: Mapping[str, int | None], liveness: Liveness, *, fresh: bool) -> dict[str, int | None]:
+    """The sums of the newest round with what liveness says at this moment. Without a `fresh` round the others are None:
+    a number that stands still for an hour would pass for one of now.
+    """
+    now: dict[str, int | None] = {"brokers": totals["brokers"], "brokers_reachable": totals["brokers_reachable"]}
+    if liveness.brokers or liveness.away is not None:
+        now["brokers_reachable"] = sum(broker.error is None for broker in liveness.brokers.values())
+    if liveness.partitions and liveness.away is None and now["brokers_reachable"]:
+        now["offline_partitions"] = sum(p.leader < 0 for p in liveness.partitions)
+        now["replicas_not_in_sync"] = sum(len(set(p.replicas) - set(p.isr)) for p in liveness.partitions)
+    return (dict(totals) if fresh else dict.fromkeys(totals)) | now
 
 
 def _remote_bytes(ledger: LedgerSums, partitions: Sequence[PartitionSample]) -> int | None:

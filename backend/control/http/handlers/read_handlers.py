@@ -34,6 +34,7 @@ from backend.control.wall_clock import now_ms
 from backend.store.blind_spots import blind_spots
 from backend.store.queries import audit, config, health, overview, partitions
 from backend.store.queries.health import ProcessHealth
+from backend.store.queries.overview import ClusterSample
 from backend.tiering.durability import NO_LEADER, copies_of, durability
 from backend.tiering.eligible_leaders import below_min_isr, eligible_leaders, next_leader
 from backend.tiering.ids import TopicPartition
@@ -84,7 +85,7 @@ class ReadHandlers:
             ),
             data_version=data_version,
             cluster=next((row for row in clusters if row.cluster_id == cluster_id), None),
-            totals=history[-1] if history else None,
+            totals=self._totals_now(history[-1]) if history else None,
             processes=[
                 ProcessAnswer(
                     process=p.process,
@@ -99,6 +100,11 @@ class ReadHandlers:
                 for p in processes.values()
             ],
         )
+
+    def _totals_now(self, sample: ClusterSample) -> ClusterSample:
+        """The newest sample, with the brokers that answer now."""
+        reachable = self._observer.totals().get("brokers_reachable")
+        return sample if reachable is None else replace(sample, brokers_reachable=reachable)
 
     def _own_age(self, row: ProcessHealth) -> ProcessHealth:
         """Heartbeats that were written before the database went away say nothing of the process that answers here; its
