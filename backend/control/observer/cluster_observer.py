@@ -293,6 +293,7 @@ class ClusterObserver:
             exact=self.events.phases,
             endangered=self._liveness.endangered,
             leaderless=self._liveness.leaderless,
+            missing_rights=self.missing_rights,
         )
         round_ = conclude_round(facts, self._context, self._unchanged)
         self._context = round_.next_context(self._context)
