@@ -17,6 +17,8 @@ from backend.store.queries.overview import BrokerRow
 # A page that is open reads every two seconds; a slow one may take a few.
 READ_MS_MAX: Final = 15_000
 BROKERS_SILENT: Final = "brokers-silent"
+# Blind spots of which the figures are as old as the newest sample.
+OLD_FIGURES: Final = ("backend-down", "observer-down", "samples-stale")
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +197,7 @@ def _own_parts(view: ClusterView, zone: tzinfo | None) -> list[Blindness]:
             spot.slug,
             spot.severity,
             f"{spot.headline}." if spot.since_ms is None else _since(spot, view, zone),
-            spot.text if spot.slug.startswith(("pipeline", "meters")) else f"{spot.text} {shown}",
+            f"{spot.text} {shown}" if spot.slug in OLD_FIGURES else spot.text,
             spot.note,
         )
         for spot in spots

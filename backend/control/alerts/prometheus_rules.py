@@ -54,6 +54,12 @@ OWN_ALERTS: Final = (
         runbook_of="cluster-away",
     ),
     OwnAlert(
+        "EbblineRoundsUnjudged",
+        "ebbline_rounds_judged == 0",
+        "critical",
+        "Samples come, and no rule judges them: findings are of before.",
+    ),
+    OwnAlert(
         "EbblineReceiverAway",
         f"{RECEIVER_METRIC} == 0",
         "warning",

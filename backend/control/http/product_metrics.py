@@ -15,6 +15,7 @@ from backend.control.http.call import ApiEndpoint
 from backend.control.observer.cluster_observer import ClusterObserver
 from backend.control.observer.sample_recorder import SampleRecorder
 from backend.control.wall_clock import now_ms
+from backend.store.blind_spots import unwatched
 
 SECONDS: Final = (0.005, 0.025, 0.1, 0.5, 2.5, 10.0)
 
@@ -124,6 +125,14 @@ class _ObserverNumbers:
         for (slug, severity), number in sorted(self._observer.findings.open_counts.items()):
             counts.add_metric((slug, severity), number)
         yield counts
+        judged = not recorder.takes_samples or not unwatched(
+            self._observer.findings.behind_ms, self._observer.interval_ms
+        )
+        yield _gauge(
+            "ebbline_rounds_judged",
+            "0 while rounds of samples are not judged by the rules for too long, though the database takes writes",
+            float(judged),
+        )
         checked_ms = self._observer.checked_ms
         yield _gauge(
             "ebbline_cluster_sample_age_seconds",

@@ -54,7 +54,7 @@ from backend.control.observer.watches.transaction_watch import TransactionWatch,
 from backend.control.supervised_tasks import keep_running
 from backend.control.wall_clock import now_ms
 from backend.protocol.errors import KafkaError
-from backend.store.blind_spots import stale
+from backend.store.blind_spots import observer_sight, stale
 from backend.store.history.sample_retention import KEEP_DAYS
 from backend.store.queries import overview
 from backend.store.queries.overview import BrokerRow
@@ -341,6 +341,15 @@ class ClusterObserver:
         jump_ms += unseen_ms(since_round_ms, self._watched.interval_ms)
         return self._still if abs(jump_ms) < CLOCK_JUMP_MS_MIN else with_jump(self._still, jump_ms)
 
+    def sight(self) -> dict[str, Any]:
+        """Rights that are missing and rounds that are not judged, as the list of blind spots takes them."""
+        rights, behind_ms = self.missing_rights, self.findings.behind_ms
+        return observer_sight(
+            [str(right) for right in rights],
+            tiers_hidden=any(right.hides_tiers for right in rights),
+            unjudged_since_ms=now_ms() - behind_ms if behind_ms else None,
+        )
+
     @property
     def missing_rights(self) -> tuple[MissingRight, ...]:
         """As of the newest look at them."""
@@ -391,7 +400,7 @@ class ClusterObserver:
             "round_duration_ms": self.state.round_duration_ms,
             "dropped_rounds": self.recorder.dropped_rounds,
             "events_read": self.events.events_read,
-        }
+        } | self.sight()
 
     def _new_settings(self, facts: ClusterFacts) -> SampledSettings | None:
         """Settings that were read since the round before."""

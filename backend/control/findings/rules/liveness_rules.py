@@ -10,7 +10,7 @@ from backend.control.findings.finding_context import CRITICAL, NOT_ALLOWED, WARN
 from backend.control.findings.rules.metadata_rules import METADATA_TOPIC
 from backend.control.formatting import in_time
 from backend.control.gateway.requests.rights_requests import MissingRight
-from backend.store.blind_spots import pipeline_missing_since_ms
+from backend.store.blind_spots import PIPELINE_DOWN, PIPELINE_WAITING, pipeline_spot
 from backend.store.queries.health import ProcessHealth
 
 READ_METADATA: Final = MissingRight("Read", f"Topic {METADATA_TOPIC}")
@@ -52,17 +52,17 @@ def cluster_away(context: FindingContext) -> Iterable[Candidate]:
 
 def pipelines(context: FindingContext) -> Iterable[Candidate]:
     """The pipeline is dead, silent, waits for something, or cannot keep pace: the ledger of segments is of before."""
-    pipeline = context.processes.get("pipeline")
+    pipeline, spot = context.processes.get("pipeline"), pipeline_spot(context.processes, context.at_ms)
+    slug = None if spot is None else spot.slug
     if pipeline is None:
-        since_ms = pipeline_missing_since_ms(context.processes, context.at_ms)
-        if since_ms is not None:
-            why = f"It has not reported once in {in_time(context.at_ms - since_ms)}: the ledger is empty."
+        if spot is not None and slug == PIPELINE_DOWN:
+            why = f"It has not reported once in {in_time(context.at_ms - (spot.since_ms or 0))}: the ledger is empty."
             yield _pipeline("pipeline-down", CRITICAL, "The pipeline does not start", why, NOT_RUNNING)
         return
-    if not pipeline.alive:
+    if slug == PIPELINE_DOWN:
         yield _down(pipeline)
         return
-    if pipeline.state == "waiting" and context.away is None:
+    if slug == PIPELINE_WAITING and context.away is None:
         since_ms = (pipeline.detail or {}).get("waiting_since_ms") or pipeline.updated_ms
         yield replace(
             _pipeline(

@@ -31,7 +31,7 @@ from backend.control.observer.cluster_observer import ClusterObserver
 from backend.control.observer.watches.broker_numbers import NOT_ASKED, BrokerNumbers
 from backend.control.observer.watches.quorum_watch import QuorumWatch
 from backend.control.wall_clock import now_ms
-from backend.store.blind_spots import blind_spots
+from backend.store.blind_spots import DatabaseSilence, blind_spots
 from backend.store.queries import audit, config, health, overview, partitions
 from backend.store.queries.health import ProcessHealth
 from backend.store.queries.overview import ClusterSample
@@ -82,6 +82,7 @@ class ReadHandlers:
                 offsets_age_ms=None if state.last_round_ms is None else max(0, at_ms - state.last_round_ms),
                 interval_ms=self._observer.interval_ms,
                 now_ms=at_ms,
+                database=self._database_silence(written_ms),
             ),
             data_version=data_version,
             cluster=next((row for row in clusters if row.cluster_id == cluster_id), None),
@@ -113,10 +114,18 @@ class ReadHandlers:
         if row.process == "backend":
             ended = row.state in ("stopped", "failed")
             return replace(row, age_ms=0, state="running" if ended else row.state)
-        stored_s = self._observer.recorder.stored_s
-        if row.process == "observer" and stored_s is not None:
-            return replace(row, age_ms=min(row.age_ms, round((time.monotonic() - stored_s) * 1000)))
-        return row
+        if row.process != "observer":
+            return row
+        stored_s, detail = self._observer.recorder.stored_s, (row.detail or {}) | self._observer.sight()
+        age_ms = row.age_ms if stored_s is None else min(row.age_ms, round((time.monotonic() - stored_s) * 1000))
+        return replace(row, age_ms=age_ms, detail=detail)
+
+    def _database_silence(self, written_ms: int) -> DatabaseSilence | None:
+        """None: the database takes writes, or was not asked for one yet."""
+        recorder = self._observer.recorder
+        if recorder.takes_samples:
+            return None
+        return DatabaseSilence(written_ms, recorder.away or "A write does not end; another program may hold it.")
 
     async def quorum(self, call: Call) -> QuorumAnswer:
         """The metadata quorum as the backend saw it last."""

@@ -31,6 +31,7 @@ def test_every_incident_has_one_alert_with_its_runbook() -> None:
         "ebbline_brokers_answer",
         "ebbline_cluster_up",
         "ebbline_receiver_up",
+        "ebbline_rounds_judged",
     }
 
 
