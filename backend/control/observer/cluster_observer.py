@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from backend.control.alerts.alert_delivery import AlertDelivery
 from backend.control.control_database import Database, DatabaseAway
+from backend.control.findings.finding_context import RoundAge
 from backend.control.findings.still_offsets import (
     PartitionKey,
     PartitionStill,
@@ -144,8 +145,9 @@ class ClusterObserver:
         self._whole_began_s: float | None = None  # by the monotonic clock: the last round that listed all offsets
         self._restored = False
         self.state = ObserverState()
-        # By the monotonic clock: when a round ended last, well or not.
+        # By the monotonic clock: when a round ended last, well or not; the other: well, or when the first one began.
         self.ended_s: float | None = None
+        self._sampled_s = time.monotonic()
         self.facts: ClusterFacts | None = None
         self.round: SamplingRound | None = None
 
@@ -189,6 +191,7 @@ class ClusterObserver:
     async def run(self) -> None:
         """Samples until cancelled; a failure of our own is logged and the next round tried."""
         await self.alerts.load()
+        self._sampled_s = time.monotonic()
         helpers: list[asyncio.Task[Any]] = [
             asyncio.create_task(keep_running("observer-recorder", self.recorder.run)),
             asyncio.create_task(keep_running("observer-events", self.events.run)),
@@ -275,6 +278,7 @@ class ClusterObserver:
         self._conclude(facts)
         duration_ms = round((time.monotonic() - began_s) * 1000)
         self.state = ObserverState(self.state.rounds + 1, at_ms, duration_ms)
+        self._sampled_s = time.monotonic()
 
     def _keep_pace(self, partitions: int, replicas: int) -> None:
         interval_ms = self._sampling_interval.interval_ms(partitions, replicas)
@@ -368,14 +372,26 @@ class ClusterObserver:
         """Hands liveness on with the brokers and topics of the newest round; nothing before the first."""
         if changed := self._brokers.changed(liveness):
             self.recorder.submit(RecorderEntry(brokers=changed))
-        entry, facts = self._newest_entry, self.facts
-        if liveness.away is not None and (entry is None or facts is None):
-            self.findings.submit_liveness(ObservedLiveness(liveness, (), (), self.quorum))
-        elif entry is not None and facts is not None:
+        entry, facts, age = self._newest_entry, self.facts, self._round_age(liveness)
+        if entry is not None and facts is not None:
             elections = () if self.round is None else self.round.elections.elections.values()
             self.findings.submit_liveness(
-                ObservedLiveness(liveness, entry.brokers, entry.topics, self.quorum, facts.offline_logs, elections)
+                ObservedLiveness(liveness, entry.brokers, entry.topics, self.quorum, facts.offline_logs, elections, age)
             )
+        elif liveness.away is not None or stale(age.age_ms, age.interval_ms):
+            self.findings.submit_liveness(ObservedLiveness(liveness, (), (), self.quorum, round_age=age))
+
+    def _round_age(self, liveness: Liveness) -> RoundAge:
+        """Without the time in which no broker answered."""
+        age_ms = round((time.monotonic() - self._sampled_s) * 1000)
+        interval_ms = (
+            self._sampling_interval.moving_ms(len(liveness.partitions))
+            if self.facts is None
+            else self._round_interval_ms()
+        )
+        return RoundAge(
+            age_ms if liveness.back_ms is None else min(age_ms, liveness.back_ms), interval_ms, self.state.away_reason
+        )
 
     def _entry(self, facts: ClusterFacts, round_: SamplingRound) -> RecorderEntry:
         if not self._restored:

@@ -10,12 +10,15 @@ from backend.control.findings.finding_context import CRITICAL, NOT_ALLOWED, WARN
 from backend.control.findings.rules.metadata_rules import METADATA_TOPIC
 from backend.control.formatting import in_time
 from backend.control.gateway.requests.rights_requests import MissingRight
-from backend.store.blind_spots import PIPELINE_DOWN, PIPELINE_WAITING, pipeline_spot
+from backend.store.blind_spots import PIPELINE_DOWN, PIPELINE_WAITING, pipeline_spot, stale
 from backend.store.queries.health import ProcessHealth
 
 READ_METADATA: Final = MissingRight("Read", f"Topic {METADATA_TOPIC}")
 # One question that got lost is no outage: the next one is asked a second later.
 CLUSTER_AWAY_FOR_MS: Final = 1_500
+# Samples are stale after 10 s or three intervals. A backend that was frozen ends a round within this time: it is told
+# 30 s after the last round at the earliest.
+NO_ROUND_FOR_MS: Final = 20_000
 # It waits for a new leader for 9 s, and for a database that restarts as long; it says so itself.
 WAITING_FOR_MS: Final = 25_000
 # The controller makes another broker the leader after 9 s, a read that waits ends after 10 s, and records that came
@@ -47,6 +50,27 @@ def cluster_away(context: FindingContext) -> Iterable[Candidate]:
         " facts are of before.",
         facts={"since_ms": context.away.since_ms, "reason": context.away.reason},
         for_ms=0 if context.at_ms - context.away.since_ms >= CLUSTER_AWAY_FOR_MS else CLUSTER_AWAY_FOR_MS,
+    )
+
+
+def silent_observer(context: FindingContext) -> Iterable[Candidate]:
+    """Brokers answer, and no round of samples ends."""
+    age = context.round_age
+    if age is None or context.away is not None or not stale(age.age_ms, age.interval_ms):
+        return
+    yield Candidate(
+        slug="observer-down",
+        object="observer",
+        severity=CRITICAL,
+        sentence="The observer ends no round of samples",
+        why=f"For {in_time(age.age_ms)}, though brokers answer. {age.reason or 'The newest round still waits.'}"
+        " Offsets, sizes and all findings that rest on them are of before.",
+        action="See what the backend's log says. If brokers of another cluster answer, mend the bootstrap servers; if a"
+        " broker hangs, restart that one; if it is a fault of this program, restart the backend (`ebbline up`).",
+        facts={"age_ms": age.age_ms, "interval_ms": age.interval_ms, "reason": age.reason},
+        for_ms=NO_ROUND_FOR_MS,
+        # A round asks every broker.
+        depends_on=frozenset(broker.broker_id for broker in context.brokers if not broker.reachable),
     )
 
 

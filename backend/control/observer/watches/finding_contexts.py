@@ -19,7 +19,7 @@ from backend.control.findings.disk_rates import (
     remember_log_dirs,
     with_last_log_dirs,
 )
-from backend.control.findings.finding_context import FindingContext, GroupOffset
+from backend.control.findings.finding_context import FindingContext, GroupOffset, RoundAge
 from backend.control.findings.group_starts import GroupStarts, remember_starts
 from backend.control.findings.move_throttles import MoveThrottles, remember_throttles
 from backend.control.findings.remote_read_growth import WINDOW_MS, ReadGrowth
@@ -98,6 +98,7 @@ class ObservedLiveness:
     quorum: QuorumObservation = field(default_factory=QuorumObservation)
     offline_logs: Mapping[tuple[TopicPartition, int], str] = field(default_factory=dict)
     unclean_elections: Collection[UncleanElection] = ()
+    round_age: RoundAge | None = None
 
 
 class FindingContexts:
@@ -153,6 +154,7 @@ class FindingContexts:
             repeated_absences=liveness.repeated_absences,
             back_ms=liveness.back_ms,
             processes=self._processes,
+            round_age=seen.round_age,
             kafka_rules=self._attached,
             rule_settings=self._rule_settings(),
         )
