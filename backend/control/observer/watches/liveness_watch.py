@@ -185,26 +185,26 @@ class LivenessWatch:
         return max(METADATA_INTERVAL_S, partitions * METADATA_S_PER_PARTITION)
 
     def now(self) -> Liveness:
-        """The living by the newest answers."""
-        view = self._view
+        """The living by the newest answers; also from another thread."""
+        view, brokers = self._view, dict(self._brokers)
         return Liveness(
             self._clock_ms(),
-            dict(self._brokers),
+            brokers,
             () if view is None else view.partitions,
             self._eligible,
             self._endangered,
             None if view is None else frozenset(broker.broker_id for broker in view.brokers),
-            returning_brokers(self._brokers, self._listed_s),
+            returning_brokers(brokers, self._listed_s),
             self._away,
             self._missing_rights,
             self._topics.vanished,
-            self._repeated_absences(),
+            self._repeated_absences(brokers),
             None if self._back_s is None else round(1000 * (time.monotonic() - self._back_s)),
         )
 
-    def _repeated_absences(self) -> dict[int, RepeatedAbsence]:
+    def _repeated_absences(self, brokers: Mapping[int, BrokerLiveness]) -> dict[int, RepeatedAbsence]:
         limits, now_s = self._rule_settings().thresholds(None), time.monotonic()
-        repeated = {broker_id: b.absences.repeated(now_s, limits) for broker_id, b in self._brokers.items()}
+        repeated = {broker_id: b.absences.repeated(now_s, limits) for broker_id, b in brokers.items()}
         return {broker_id: absence for broker_id, absence in repeated.items() if absence is not None}
 
     async def _ask_cluster(self) -> None:
