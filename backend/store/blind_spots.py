@@ -21,6 +21,8 @@ SAMPLES_STALE_MS_MIN = 10_000
 PIPELINE_STARTS_MS = 60_000
 PIPELINE_EXPECTED = "pipeline_expected"
 """In the detail of the backend's heartbeat: whether `ebbline up` runs a pipeline beside it."""
+CHECKED = "checked_ms"
+"""In the detail of the observer's heartbeat: when the offsets were listed of the partition listed longest ago."""
 CRITICAL, WARNING, NOTICE = "critical", "warning", "notice"
 ROUNDS_UNJUDGED = "rounds-unjudged"
 PIPELINE_DOWN, PIPELINE_WAITING = "pipeline-down", "pipeline-waiting"

@@ -55,7 +55,7 @@ from backend.control.observer.watches.transaction_watch import TransactionWatch,
 from backend.control.supervised_tasks import keep_running
 from backend.control.wall_clock import now_ms
 from backend.protocol.errors import KafkaError
-from backend.store.blind_spots import observer_sight, stale
+from backend.store.blind_spots import CHECKED, observer_sight, stale
 from backend.store.history.sample_retention import KEEP_DAYS
 from backend.store.queries import overview
 from backend.store.queries.overview import BrokerRow
@@ -416,6 +416,7 @@ class ClusterObserver:
             "round_duration_ms": self.state.round_duration_ms,
             "dropped_rounds": self.recorder.dropped_rounds,
             "events_read": self.events.events_read,
+            CHECKED: self.checked_ms,
         } | self.sight()
 
     def _new_settings(self, facts: ClusterFacts) -> SampledSettings | None:
