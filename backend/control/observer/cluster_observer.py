@@ -12,7 +12,7 @@ import logging
 import random
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from backend.control.alerts.alert_delivery import AlertDelivery
@@ -31,6 +31,7 @@ from backend.control.gateway.requests.feature_requests import FeatureLevel
 from backend.control.gateway.requests.rights_requests import MissingRight
 from backend.control.observer.cluster_rows import WatchedCluster, cluster_row, settings_of
 from backend.control.observer.cluster_totals import totals_now
+from backend.control.observer.observer_state import ObserverState, round_age, sight
 from backend.control.observer.restored_context import (
     merge_contexts,
     read_ledger,
@@ -55,7 +56,7 @@ from backend.control.observer.watches.transaction_watch import TransactionWatch,
 from backend.control.supervised_tasks import keep_running
 from backend.control.wall_clock import now_ms
 from backend.protocol.errors import KafkaError
-from backend.store.blind_spots import CHECKED, observer_sight, stale
+from backend.store.blind_spots import CHECKED, stale
 from backend.store.history.sample_retention import KEEP_DAYS
 from backend.store.queries import overview
 from backend.store.queries.overview import BrokerRow
@@ -72,21 +73,6 @@ CLOCK_JUMP_MS_MIN: Final = 1_000
 # Of 10,000 partitions it is read in 0.1 s; a database that hangs must not make rounds rare.
 LEDGER_WAIT_S: Final = 1.0
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class ObserverState:
-    """State of the observer: for `/readyz`, `/metrics` and its heartbeat."""
-
-    rounds: int = 0
-    last_round_ms: int | None = None
-    round_duration_ms: int | None = None
-    away_since_ms: int | None = None
-    away_reason: str | None = None
-
-    @property
-    def cluster_answers(self) -> bool:
-        return self.last_round_ms is not None and self.away_since_ms is None
 
 
 class ClusterObserver:
@@ -161,19 +147,10 @@ class ClusterObserver:
         """When the offsets were listed of the partition that was listed longest ago; None: no round yet."""
         return None if self.facts is None else min(self.facts.earlier_ms.values(), default=self.facts.at_ms)
 
-    @property
-    def fresh(self) -> bool:
-        """Whether the newest round is of now: the cluster answers, and rounds end."""
-        last_ms = self.state.last_round_ms
-        return (
-            self.state.cluster_answers
-            and last_ms is not None
-            and not stale(max(0, now_ms() - last_ms), self._watched.interval_ms)
-        )
-
     def totals(self) -> Mapping[str, int | None]:
         """The cluster's sums as far as they are known at this moment; empty before the first round."""
-        return {} if self.round is None else totals_now(self.round.totals, self._liveness.now(), fresh=self.fresh)
+        fresh = self.state.is_fresh(now_ms(), self._watched.interval_ms)
+        return {} if self.round is None else totals_now(self.round.totals, self._liveness.now(), fresh=fresh)
 
     def refresh(self) -> None:
         """Starts the next round now, with fresh settings: something has just been changed."""
@@ -347,12 +324,7 @@ class ClusterObserver:
 
     def sight(self) -> dict[str, Any]:
         """Rights that are missing and rounds that are not judged, as the list of blind spots takes them."""
-        rights, behind_ms = self.missing_rights, self.findings.behind_ms
-        return observer_sight(
-            [str(right) for right in rights],
-            tiers_hidden=any(right.hides_tiers for right in rights),
-            unjudged_since_ms=now_ms() - behind_ms if behind_ms else None,
-        )
+        return sight(self.missing_rights, self.findings.behind_ms, now_ms())
 
     @property
     def missing_rights(self) -> tuple[MissingRight, ...]:
@@ -382,16 +354,10 @@ class ClusterObserver:
             self.findings.submit_liveness(ObservedLiveness(liveness, (), (), self.quorum, round_age=age))
 
     def _round_age(self, liveness: Liveness) -> RoundAge:
-        """Without the time in which no broker answered."""
-        age_ms = round((time.monotonic() - self._sampled_s) * 1000)
-        interval_ms = (
-            self._sampling_interval.moving_ms(len(liveness.partitions))
-            if self.facts is None
-            else self._round_interval_ms()
-        )
-        return RoundAge(
-            age_ms if liveness.back_ms is None else min(age_ms, liveness.back_ms), interval_ms, self.state.away_reason
-        )
+        interval_ms = self._sampling_interval.moving_ms(len(liveness.partitions))
+        if self.facts is not None:
+            interval_ms = self._round_interval_ms()
+        return round_age(time.monotonic() - self._sampled_s, liveness.back_ms, interval_ms, self.state.away_reason)
 
     def _entry(self, facts: ClusterFacts, round_: SamplingRound) -> RecorderEntry:
         if not self._restored:
