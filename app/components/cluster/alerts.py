@@ -89,13 +89,13 @@ def problems(
         for b in blindness
         if b.slug != BROKERS_SILENT and not (b.slug == SAID_BY_FINDING and b.slug in {f.slug for f in findings})
     ]
-    said = {alert.slug for alert in own}
+    blind_slugs = {alert.slug for alert in own}
     shown = [
         _stored(finding, windows, now_ms)
         for finding in findings
         if finding.cause_slug is None
         and (finding.muted_until_ms or 0) <= now_ms
-        and not said & SAID_BY_BLINDNESS.get(finding.slug, frozenset())
+        and not blind_slugs & SAID_BY_BLINDNESS.get(finding.slug, frozenset())
     ]
     return [*own, *sorted(shown, key=lambda alert: (alert.covered, SEVERITIES.index(alert.severity)))]
 

@@ -125,13 +125,13 @@ class _ObserverNumbers:
         for (slug, severity), number in sorted(self._observer.findings.open_counts.items()):
             counts.add_metric((slug, severity), number)
         yield counts
-        judged = not recorder.takes_samples or not unwatched(
+        verdicts_current = not recorder.takes_samples or not unwatched(
             self._observer.findings.behind_ms, self._observer.interval_ms
         )
         yield _gauge(
             "ebbline_rounds_judged",
             "0 while rounds of samples are not judged by the rules for too long, though the database takes writes",
-            float(judged),
+            float(verdicts_current),
         )
         checked_ms = self._observer.checked_ms
         yield _gauge(
