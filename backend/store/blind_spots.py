@@ -155,7 +155,7 @@ def observer_sight(
 
 
 def _observed(observer: ProcessHealth | None, interval_ms: int, now_ms: int, *, explained: bool) -> list[BlindSpot]:
-    """What a living observer says of itself. `explained`: why rounds are not judged is said already."""
+    """Of a living observer, by its heartbeat. `explained`: why rounds are not judged is said already."""
     if observer is None or not observer.alive:
         return []
     detail, spots = observer.detail or {}, []

@@ -35,20 +35,20 @@ def response(request: m.Message, port: int, *, granted: bool) -> m.Message:
         cluster_id="c",
         controller_id=1,
         brokers=[m.MetadataResponse.Brokers(node_id=1, host="127.0.0.1", port=port)],
-        topics=[topic(name=asked.name, error_code=error) for asked in request.topics or ()],
+        topics=[topic(name=named.name, error_code=error) for named in request.topics or ()],
     )
 
 
 async def readyz(folder: Path, *, granted: bool) -> tuple[dict[str, Any], dict[str, Any]]:
     """`/readyz` once rights were asked for, and `/v1/cluster` then."""
-    port, asked = 0, asyncio.Event()
+    port, described = 0, asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             header, request = await request_of(reader)
             writer.write(answer(header, response(request, port, granted=granted)))
             if isinstance(request, m.DescribeGroupsRequest):
-                asked.set()
+                described.set()
 
     async with serving(broker(METADATA, DESCRIBE_GROUPS, DESCRIBE_CLUSTER, then=serve)) as address:
         port = address.port
@@ -66,7 +66,7 @@ async def readyz(folder: Path, *, granted: bool) -> tuple[dict[str, Any], dict[s
         url, headers = f"http://127.0.0.1:{plane.port}", {"Authorization": f"Bearer {token}"}
         try:
             async with asyncio.timeout(30), httpx.AsyncClient(base_url=url, headers=headers, timeout=30) as client:
-                await asked.wait()
+                await described.wait()
                 while True:
                     ready = (await client.get("/readyz")).json()
                     cluster = await client.get("/v1/cluster")

@@ -284,7 +284,7 @@ class ClusterObserver:
         self.transactions.watch(held_partitions(self._still, round_.partitions, facts.at_ms))
         self.facts, self.round = facts, round_
         entry = self._entry(facts, round_)
-        # What a broker answered while the round waited for another is newer.
+        # The round may have waited for one broker; answers of the others are newer.
         brokers = self._brokers.changed(self._liveness.now())
         self.recorder.submit(replace(entry, brokers=brokers or entry.brokers))
         self._newest_entry = entry

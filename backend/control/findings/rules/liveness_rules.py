@@ -16,8 +16,8 @@ from backend.store.queries.health import ProcessHealth
 READ_METADATA: Final = MissingRight("Read", f"Topic {METADATA_TOPIC}")
 # One question that got lost is no outage: the next one is asked a second later.
 CLUSTER_AWAY_FOR_MS: Final = 1_500
-# Samples are stale after 10 s or three intervals. A backend that was frozen ends a round within this time: it is told
-# 30 s after the last round at the earliest.
+# Samples are stale after 10 s or three intervals. A backend that was frozen ends a round within this time: the finding
+# opens 30 s after the last round at the earliest.
 NO_ROUND_FOR_MS: Final = 20_000
 # It waits for a new leader for 9 s, and for a database that restarts as long; it says so itself.
 WAITING_FOR_MS: Final = 25_000

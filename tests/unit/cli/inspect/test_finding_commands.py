@@ -94,7 +94,7 @@ def spots() -> list[dict[str, Any]]:
     away = DatabaseSilence(NOW_MS - 9_000, "It is locked.")
     observer = observer_sight(["Describe on Topic `*`"], tiers_hidden=True, unjudged_since_ms=NOW_MS - 900_000)
     meters = {"readers": {"meters": {"stopped": [2], "never": [], "since_ms": NOW_MS - 60_000}}}
-    found = [
+    given = [
         *listed({"backend": process("backend", age_ms=60_000)}),
         *listed({"observer": process("observer", age_ms=60_000)}),
         *listed({}, offsets_age_ms=60_000),
@@ -104,7 +104,7 @@ def spots() -> list[dict[str, Any]]:
         *listed({"pipeline": process("pipeline", state="waiting", detail={"waiting_since_ms": NOW_MS - 60_000})}),
         *listed({}, database=away),
     ]
-    return [asdict(spot) for spot in found]
+    return [asdict(spot) for spot in given]
 
 
 def process(name: str, *, age_ms: int = 0, state: str = "running", detail: Any = None) -> ProcessHealth:

@@ -20,9 +20,9 @@ def alive(*broker_ids: int, at_ms: int = 2_000) -> dict[int, BrokerLiveness]:
 
 def test_a_broker_that_died_after_the_round_is_not_up_and_says_since_when() -> None:
     dead = {2: BrokerLiveness(2, 1_500, REFUSED)}
-    one, two = brokers_now([row(1), row(2)], Liveness(2_000, alive(1) | dead))
-    assert (one.reachable, one.seen_ms) == (True, 2_000)
-    assert (two.reachable, two.error, two.seen_ms, two.sampled_ms) == (False, REFUSED, 1_500, 2_000)
+    first, second = brokers_now([row(1), row(2)], Liveness(2_000, alive(1) | dead))
+    assert (first.reachable, first.seen_ms) == (True, 2_000)
+    assert (second.reachable, second.error, second.seen_ms, second.sampled_ms) == (False, REFUSED, 1_500, 2_000)
 
 
 def test_a_broker_that_was_not_asked_yet_is_as_it_was() -> None:
@@ -39,8 +39,8 @@ def test_rows_are_stored_when_a_broker_dies_and_when_it_is_back_and_not_between(
     brokers = ObservedBrokers("c1")
     brokers.restore([row(1), row(2)])
     dead = Liveness(2_000, alive(1) | {2: BrokerLiveness(2, 1_500, REFUSED)})
-    (one, two) = brokers.changed(dead)
-    assert (one["cluster_id"], one["reachable"], two["broker_id"], two["reachable"]) == ("c1", True, 2, False)
+    first, second = brokers.changed(dead)
+    assert (first["cluster_id"], first["reachable"], second["broker_id"], second["reachable"]) == ("c1", True, 2, False)
     assert brokers.changed(dead) == []
     assert [stored["reachable"] for stored in brokers.changed(Liveness(3_000, alive(1, 2)))] == [True, True]
     assert brokers.changed(Liveness(4_000, alive(1, 2, at_ms=4_000))) == []
