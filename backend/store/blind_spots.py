@@ -1,9 +1,14 @@
-"""Blind spots: what the product does not see now, since when; one list for page, API, commands and exit codes. Pure."""
+"""Blind spots: what the product does not see now, since when. Pure.
+
+One list for page, API, commands and exit codes; findings, heartbeat and the alerts about the product itself take their
+conditions from here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from backend.store.queries.health import STALE_AFTER_INTERVALS, ProcessHealth
 
@@ -16,7 +21,13 @@ SAMPLES_STALE_MS_MIN = 10_000
 PIPELINE_STARTS_MS = 60_000
 PIPELINE_EXPECTED = "pipeline_expected"
 """In the detail of the backend's heartbeat: whether `ebbline up` runs a pipeline beside it."""
+CHECKED = "checked_ms"
+"""In the detail of the observer's heartbeat: when the offsets were listed of the partition listed longest ago."""
 CRITICAL, WARNING, NOTICE = "critical", "warning", "notice"
+ROUNDS_UNJUDGED = "rounds-unjudged"
+PIPELINE_DOWN, PIPELINE_WAITING = "pipeline-down", "pipeline-waiting"
+# A round that meets a broker that hangs takes 60 s (`cluster_observer.ROUND_TIMEOUT_S`); two of them are allowed.
+UNWATCHED_MS_MIN = 120_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +43,29 @@ class BlindSpot:
     note: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class DatabaseSilence:
+    """The database has taken no write since then, and why."""
+
+    since_ms: int
+    reason: str
+
+
 def blind_spots(
-    processes: Mapping[str, ProcessHealth], *, offsets_age_ms: int | None, interval_ms: int, now_ms: int
+    processes: Mapping[str, ProcessHealth],
+    *,
+    offsets_age_ms: int | None,
+    interval_ms: int,
+    now_ms: int,
+    database: DatabaseSilence | None = None,
 ) -> list[BlindSpot]:
     """The blind spots, the worst first. `offsets_age_ms`: of the newest sample, None: there is none yet."""
+    pipeline = pipeline_spot(processes, now_ms)
     spots = [
         *_backend(processes, offsets_age_ms, interval_ms, now_ms),
-        *_pipeline(processes.get("pipeline"), pipeline_missing_since_ms(processes, now_ms), now_ms),
+        *_database(database),
+        *([] if pipeline is None else [pipeline]),
+        *_observed(processes.get("observer"), interval_ms, now_ms, explained=database is not None),
         *_meters(processes.get("backend")),
     ]
     return sorted(spots, key=lambda spot: (CRITICAL, WARNING, NOTICE).index(spot.severity))
@@ -48,6 +75,11 @@ def stale(offsets_age_ms: int | None, interval_ms: int) -> bool:
     """The newest sample is older than three intervals and 10 s, or there is none."""
     limit_ms = max(SAMPLES_STALE_MS_MIN, STALE_AFTER_INTERVALS * interval_ms)
     return offsets_age_ms is None or offsets_age_ms > limit_ms
+
+
+def unwatched(age_ms: float | None, interval_ms: float) -> bool:
+    """The last end of a round, write or judgement is so long ago that nobody watches; None: there was none."""
+    return age_ms is None or age_ms > max(UNWATCHED_MS_MIN, STALE_AFTER_INTERVALS * interval_ms)
 
 
 def _backend(
@@ -78,25 +110,66 @@ def pipeline_missing_since_ms(processes: Mapping[str, ProcessHealth], now_ms: in
     return backend.started_ms if now_ms - backend.started_ms >= PIPELINE_STARTS_MS else None
 
 
-def _pipeline(pipeline: ProcessHealth | None, missing_since_ms: int | None, now_ms: int) -> list[BlindSpot]:
+def pipeline_spot(processes: Mapping[str, ProcessHealth], now_ms: int) -> BlindSpot | None:
+    """The pipeline is dead, silent, not there or waits; None: it works."""
+    pipeline, missing_since_ms = processes.get("pipeline"), pipeline_missing_since_ms(processes, now_ms)
     if missing_since_ms is not None:
         text = "The ledger of remote segments is empty. Its log (logs/pipeline.log) says why it does not start."
-        return [BlindSpot("pipeline-down", CRITICAL, "Pipeline down", missing_since_ms, text)]
+        return BlindSpot(PIPELINE_DOWN, CRITICAL, "Pipeline down", missing_since_ms, text)
     if pipeline is None:
         text = "The ledger of remote segments is empty until it starts. Offsets and replicas are shown."
-        return [BlindSpot("pipeline-never", NOTICE, "The pipeline has not reported yet", None, text)]
+        return BlindSpot("pipeline-never", NOTICE, "The pipeline has not reported yet", None, text)
     if not pipeline.alive:
         text = "The ledger of remote segments is of then; offsets, replicas and settings are not affected."
         note = pipeline.message or ""
-        return [BlindSpot("pipeline-down", CRITICAL, "Pipeline down", pipeline.updated_ms, text, note)]
+        return BlindSpot(PIPELINE_DOWN, CRITICAL, "Pipeline down", pipeline.updated_ms, text, note)
     if pipeline.state == "waiting":
         since_ms = (pipeline.detail or {}).get("waiting_since_ms")
         text = "The ledger of remote segments does not grow until then."
         note = pipeline.message or ""
         waited_ms = 0 if since_ms is None else now_ms - int(since_ms)
         severity = WARNING if waited_ms >= WAITING_MS else NOTICE
-        return [BlindSpot("pipeline-waiting", severity, "The pipeline waits", since_ms, text, note)]
-    return []
+        return BlindSpot(PIPELINE_WAITING, severity, "The pipeline waits", since_ms, text, note)
+    return None
+
+
+def _database(database: DatabaseSilence | None) -> list[BlindSpot]:
+    if database is None:
+        return []
+    text = "What pages and commands show is of then; only who is alive is judged on."
+    headline = "The database takes no writes"
+    return [BlindSpot("database-away", CRITICAL, headline, database.since_ms, text, database.reason)]
+
+
+def observer_sight(
+    missing_rights: Sequence[str], *, tiers_hidden: bool, unjudged_since_ms: int | None
+) -> dict[str, Any]:
+    """The observer's part of what is not seen, for the detail of its heartbeat. `tiers_hidden`: a right is missing that
+    is not for groups only; `unjudged_since_ms`: of the oldest round that waits for the rules.
+    """
+    return {
+        "missing_rights": list(missing_rights),
+        "tiers_hidden": tiers_hidden,
+        "unjudged_since_ms": unjudged_since_ms,
+    }
+
+
+def _observed(observer: ProcessHealth | None, interval_ms: int, now_ms: int, *, explained: bool) -> list[BlindSpot]:
+    """Of a living observer, by its heartbeat. `explained`: why rounds are not judged is said already."""
+    if observer is None or not observer.alive:
+        return []
+    detail, spots = observer.detail or {}, []
+    if missing := detail.get("missing_rights"):
+        severity = CRITICAL if detail.get("tiers_hidden") else NOTICE
+        headline = f"Rights are missing: {', '.join(missing)}"
+        text = "What they are for is not seen, and findings about it stay as they were."
+        note = "docs/attach.md has the commands that grant them."
+        spots.append(BlindSpot("rights-missing", severity, headline, None, text, note))
+    since_ms = detail.get("unjudged_since_ms")
+    if since_ms is not None and not explained and unwatched(now_ms - since_ms, interval_ms):
+        text = "Findings of offsets, sizes and the ledger are of then; the backend's log says why."
+        spots.append(BlindSpot(ROUNDS_UNJUDGED, CRITICAL, "Samples are not judged by the rules", since_ms, text))
+    return spots
 
 
 def _meters(backend: ProcessHealth | None) -> list[BlindSpot]:

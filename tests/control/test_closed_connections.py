@@ -38,7 +38,7 @@ async def test_a_closed_connection_is_opened_again_before_its_broker_counts_as_a
             async with asyncio.timeout(20):
                 while len(seen) < PROBES:
                     await asyncio.sleep(0.02)
-                    seen += watch._now().brokers.values()
+                    seen += watch.now().brokers.values()
             watch.set_brokers(frozenset())
             await gateway.close()
     assert {broker.error for broker in seen} == {None}

@@ -93,6 +93,19 @@ def test_a_cluster_that_is_away_is_said_with_since_when_and_what_was_seen_stays(
     observer = processes(own)["observer"]
     assert observer["message"].startswith("The cluster does not answer.")
     assert observer["detail"]["away_since_ms"] == own.get("/v1/cluster")["away_since_ms"]
+    own.wait_until("no broker is up", lambda: not any(b["reachable"] for b in own.get("/v1/brokers")["items"]))
+    brokers = own.get("/v1/brokers")["items"]
+    assert [(row["reachable"], bool(row["error"])) for row in brokers] == [(False, True)] * 3
+    assert all(began_ms - 2000 <= row["seen_ms"] <= cluster["now_ms"] for row in brokers)
+    numbers = {line.split()[0]: line.split()[1] for line in own.client(None).get("/metrics").text.splitlines()}
+    assert (numbers["ebbline_cluster_brokers"], numbers["ebbline_cluster_brokers_reachable"]) == ("3.0", "0.0")
+    assert float(numbers["ebbline_cluster_sample_age_seconds"]) * 1000 >= time.time() * 1000 - cluster["now_ms"]
+    assert not numbers.keys() & {"ebbline_cluster_offline_partitions", "ebbline_cluster_local_log_bytes"}
+    own.wait_until("pages say so", lambda: rows(own, "SELECT DISTINCT reachable FROM broker") == [(0,)])
+    own.stop_plane()
+    own.start_plane(ready=False)
+    own.wait_until("it answers", lambda: own.operator.get("/v1/brokers").status_code == 200)
+    own.wait_until("a new process", lambda: [b["reachable"] for b in own.get("/v1/brokers")["items"]] == [False] * 3)
     (shown,) = own.partitions("orders")
     assert (shown["log_end_offset"], shown["high_watermark"]) == (20, 20)
     assert shown["sampled_ms"] <= cluster["away_since_ms"]

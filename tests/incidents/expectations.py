@@ -76,6 +76,8 @@ EXPLAINS: Final[Mapping[str, frozenset[str]]] = {
             "metadata-failed",
             "metadata-loading",
             "metadata-unsafe",
+            # A round of samples asks every broker.
+            "observer-down",
             # It reads the metadata topic from brokers: one that hangs holds it up.
             "pipeline-behind",
             "pipeline-down",

@@ -109,7 +109,14 @@ def _processes(now_ms: int, interval_ms: int) -> list[Row]:
     common = {"pid": 4711, "started_ms": now_ms - 30 * HOUR_MS, "updated_ms": now_ms, "interval_ms": interval_ms}
     return [
         {**common, "process": "backend", "state": "running", "message": None, "detail": None, "data_version": 0},
-        {**common, "process": "observer", "state": "running", "message": None, "detail": None, "data_version": 100},
+        {
+            **common,
+            "process": "observer",
+            "state": "running",
+            "message": None,
+            "detail": {"checked_ms": now_ms - 150_000},
+            "data_version": 100,
+        },
         {
             **common,
             "process": "pipeline",

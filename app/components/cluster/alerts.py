@@ -21,7 +21,14 @@ ROWS_MAX: Final = 6
 # Each row has six elements; Activity and `ebbline findings` have all.
 DRAWN_MAX: Final = 50
 # Blindness is said with its age as of now; a finding of the same thing says nothing more.
-SAID_BY_BLINDNESS: Final = ("pipeline-down", "pipeline-behind")
+SAID_BY_BLINDNESS: Final[Mapping[str, frozenset[str]]] = {
+    "observer-down": frozenset({"backend-down", "observer-down", "samples-stale"}),
+    "pipeline-behind": frozenset({"pipeline-down", "pipeline-never", "pipeline-waiting"}),
+    "pipeline-down": frozenset({"pipeline-down", "pipeline-never", "pipeline-waiting"}),
+}
+"""By slug of a finding: the blind spots that say the same."""
+# It says when it was opened and what to do, and may be muted.
+SAID_BY_FINDING: Final = "rights-missing"
 PARTITION_LINKS: Final[Mapping[str, str]] = {
     "copy-dangling": "Ledger",
     "copy-hung": "Open copy",
@@ -80,15 +87,15 @@ def problems(
     own = [
         Alert(b.slug, "ebbline", b.status, b.title.rstrip("."), f"{b.sentence} {b.note}".strip())
         for b in blindness
-        if b.slug != BROKERS_SILENT
+        if b.slug != BROKERS_SILENT and not (b.slug == SAID_BY_FINDING and b.slug in {f.slug for f in findings})
     ]
-    pipeline_said = any(alert.slug.startswith("pipeline-") for alert in own)
+    blind_slugs = {alert.slug for alert in own}
     shown = [
         _stored(finding, windows, now_ms)
         for finding in findings
         if finding.cause_slug is None
         and (finding.muted_until_ms or 0) <= now_ms
-        and not (pipeline_said and finding.slug in SAID_BY_BLINDNESS)
+        and not blind_slugs & SAID_BY_BLINDNESS.get(finding.slug, frozenset())
     ]
     return [*own, *sorted(shown, key=lambda alert: (alert.covered, SEVERITIES.index(alert.severity)))]
 

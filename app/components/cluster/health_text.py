@@ -9,7 +9,7 @@ from typing import Final
 
 from app.components.shared import format as fmt
 from app.state import ClusterView
-from backend.store.blind_spots import BlindSpot, blind_spots
+from backend.store.blind_spots import CHECKED, BlindSpot, blind_spots
 from backend.store.blind_spots import stale as blind_spots_stale
 from backend.store.queries.health import STALE_AFTER_INTERVALS, ProcessHealth
 from backend.store.queries.overview import BrokerRow
@@ -17,6 +17,8 @@ from backend.store.queries.overview import BrokerRow
 # A page that is open reads every two seconds; a slow one may take a few.
 READ_MS_MAX: Final = 15_000
 BROKERS_SILENT: Final = "brokers-silent"
+# Blind spots of which the figures are as old as the newest sample.
+OLD_FIGURES: Final = ("backend-down", "observer-down", "samples-stale")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,16 @@ def ledger_ms(view: ClusterView) -> int:
     if view.away is not None:
         return view.read_ms
     return view.now_ms if pipeline is None or pipeline.alive else pipeline.updated_ms
+
+
+def checked_text(view: ClusterView, partitions: int) -> str:
+    """How much was looked through, and how long ago, by the observer: as `ebbline status` says it."""
+    observer = view.processes.get("observer")
+    checked_ms = None if observer is None else (observer.detail or {}).get(CHECKED)
+    if checked_ms is None:
+        return "Nothing has been checked yet: the observer has not finished a round."
+    age = fmt.duration(max(1, round((view.now_ms - checked_ms) / 1000)))
+    return f"Nothing needs attention. Checked {fmt.count(partitions)} partitions, {age} ago."
 
 
 def write_block(view: ClusterView, may_write: bool, read_only: str) -> str | None:
@@ -195,7 +207,7 @@ def _own_parts(view: ClusterView, zone: tzinfo | None) -> list[Blindness]:
             spot.slug,
             spot.severity,
             f"{spot.headline}." if spot.since_ms is None else _since(spot, view, zone),
-            spot.text if spot.slug.startswith(("pipeline", "meters")) else f"{spot.text} {shown}",
+            f"{spot.text} {shown}" if spot.slug in OLD_FIGURES else spot.text,
             spot.note,
         )
         for spot in spots

@@ -170,10 +170,8 @@ def _attention(page: Page) -> None:
     card_head("attention", "Needs attention", alerts.summary(problems))
     finding_notes.show_problem()
     if not problems:
-        age_ms = reading.view.ages.offsets_ms or 0
-        checked = fmt.count(sum(topic.partition_count for topic in facts.topics))
-        age = fmt.duration(max(1, round(age_ms / 1000)))
-        st.html(markup.empty(f"Nothing needs attention. Checked {checked} partitions, {age} ago."))
+        partitions = sum(topic.partition_count for topic in facts.topics)
+        st.html(markup.empty(health_text.checked_text(reading.view, partitions)))
         return
     with st.container(key="attention-list"):
         block = health_text.note_block(reading.view, page.user.may_write, READ_ONLY)

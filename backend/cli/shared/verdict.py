@@ -13,7 +13,7 @@ def needs_attention(cluster: Json, findings: list[Json]) -> bool:
 
     `findings`: all that are open and not muted.
     """
-    return not cluster["answers"] or is_blind(cluster) or any(is_urgent(finding) for finding in findings)
+    return is_blind(cluster) or any(is_urgent(finding) for finding in findings)
 
 
 def is_urgent(finding: Json) -> bool:
@@ -23,8 +23,8 @@ def is_urgent(finding: Json) -> bool:
 
 
 def is_blind(cluster: Json) -> bool:
-    """Something that pages and commands rest on is not seen now."""
-    return any(spot["severity"] != "notice" for spot in cluster["blind_spots"])
+    """The cluster, or something else that pages and commands rest on, is not seen now."""
+    return not cluster["answers"] or any(spot["severity"] != "notice" for spot in cluster["blind_spots"])
 
 
 def blind_lines(cluster: Json) -> list[Text]:

@@ -11,9 +11,8 @@ from typing import Final
 
 import httpx
 
-# A round that meets a broker that hangs takes 60 s (`cluster_observer.ROUND_TIMEOUT_S`); two of them are allowed.
-STALE_S: Final = 120.0
-INTERVALS: Final = 3
+from backend.store.blind_spots import unwatched
+
 TIMEOUT_S: Final = 10.0
 START_S: Final = 10.0
 _log = logging.getLogger(__name__)
@@ -33,12 +32,15 @@ class WatchSigns:
 
 def silent_part(signs: WatchSigns, now_s: float) -> str | None:
     """The part that does not work, in a sentence; None: the cluster is watched. A cluster that is away is watched."""
-    limit_s = max(STALE_S, INTERVALS * signs.interval_s)
-    if signs.round_ended_s is None or now_s - signs.round_ended_s > limit_s:
+
+    def is_late(at_s: float | None) -> bool:
+        return unwatched(None if at_s is None else (now_s - at_s) * 1000, signs.interval_s * 1000)
+
+    if is_late(signs.round_ended_s):
         return "The observer has ended no round of samples for too long."
-    if signs.stored_s is None or now_s - signs.stored_s > limit_s:
+    if is_late(signs.stored_s):
         return "The database has taken no write for too long."
-    if signs.unjudged_s > limit_s:
+    if is_late(now_s - signs.unjudged_s):
         return "Rounds of samples are not judged by the rules."
     return None
 

@@ -37,8 +37,8 @@ class OwnAlert:
         )
 
 
-# None of them is a finding: who is blind, dead or cannot speak does not say so. A cluster, a database or a pipeline
-# that is away is one, of the same process and the same `/metrics`: an alert of our own beside it would ring twice.
+# None of them is a finding: who is blind, dead or cannot speak does not say so. A cluster, a database, a pipeline or an
+# observer that is away is one, of the same process and the same `/metrics`: an alert of our own would ring twice.
 OWN_ALERTS: Final = (
     OwnAlert(
         "EbblineAway",
@@ -47,11 +47,10 @@ OWN_ALERTS: Final = (
         "Nothing is scraped from ebbline: it does not watch, or Prometheus does not reach it.",
     ),
     OwnAlert(
-        "EbblineNoRounds",
-        "ebbline_cluster_up == 0 and on (job, instance) ebbline_brokers_answer == 1",
+        "EbblineRoundsUnjudged",
+        "ebbline_rounds_judged == 0",
         "critical",
-        "Brokers answer, and no round of samples ends: all that ebbline shows is of before; its log says why.",
-        runbook_of="cluster-away",
+        "Samples come, and no rule judges them: findings are of before.",
     ),
     OwnAlert(
         "EbblineReceiverAway",

@@ -47,6 +47,7 @@ LIVENESS_RULES: Final[tuple[FindingRule, ...]] = (
     liveness_rules.cluster_away,
     rights_rules.missing_rights,
     rights_rules.vanished_topics,
+    liveness_rules.silent_observer,
     liveness_rules.pipelines,
     broker_rules.brokers_away,
     last_leader_rules.last_leaders_behind,
@@ -65,6 +66,7 @@ LIVENESS_SLUGS: Final = frozenset(
         "cluster-away",
         "database-away",
         "last-leader-behind",
+        "observer-down",
         "offline",
         "pipeline-behind",
         "pipeline-down",
@@ -74,7 +76,7 @@ LIVENESS_SLUGS: Final = frozenset(
         "voter-catching-up",
     }
 )
-OWN_SLUGS: Final = frozenset({"cluster-away", "database-away", "pipeline-behind", "pipeline-down"})
+OWN_SLUGS: Final = frozenset({"cluster-away", "database-away", "observer-down", "pipeline-behind", "pipeline-down"})
 """Slugs that need no broker to be seen."""
 
 RULES: Final[tuple[FindingRule, ...]] = (
@@ -138,6 +140,7 @@ SLUGS: Final[Mapping[str, str]] = {
     "metadata-unsafe": "The remote log's metadata is not safe",
     "move-foreign": "Another tool moves replicas",
     "move-stalled": "A reassignment does not end",
+    "observer-down": "The observer ends no round of samples",
     "offline": "A partition has no leader",
     "pipeline-behind": "The pipeline is behind",
     "pipeline-down": "The pipeline does not work",

@@ -119,7 +119,7 @@ STORE_FACTS: Final = (
 EXPLANATIONS: Final[tuple[Explanation, ...]] = (
     Explanation(CLUSTER_AWAY, Link.CLUSTER, CLUSTER_FACTS),
     # A pipeline that cannot write gives no sign of life.
-    Explanation("database-away", Link.CLUSTER, ("pipeline-behind", "pipeline-down")),
+    Explanation("database-away", Link.CLUSTER, ("observer-down", "pipeline-behind", "pipeline-down")),
     Explanation("rights-missing", Link.CLUSTER, RIGHTS_FACTS, unseen_only=True),
     Explanation("rights-missing", Link.CLUSTER, ("pipeline-behind", "pipeline-down"), rules=frozenset({NOT_ALLOWED})),
     # Its advice is the only one that loses nothing: a broker that it asks to stop is away, and must not be started.
@@ -136,6 +136,7 @@ EXPLANATIONS: Final[tuple[Explanation, ...]] = (
             "metadata-unsafe",
             "move-stalled",
             "leader-skew",
+            "observer-down",
             "offline",
             "pipeline-behind",
             "pipeline-down",
@@ -189,6 +190,7 @@ NOUNS: Final[Mapping[str, tuple[str, str]]] = {
     "metadata-unsafe": ("topic of metadata with a missing replica", "topics of metadata with a missing replica"),
     "move-stalled": ("move that waits", "moves that wait"),
     "group-below-log-start": ("group below the log start", "groups below the log start"),
+    "observer-down": ("observer that ends no round", "observers that end no round"),
     "offline": ("partition without a leader", "partitions without a leader"),
     "pipeline-behind": ("pipeline that is behind", "pipelines that are behind"),
     "pipeline-down": ("pipeline that does not work", "pipelines that do not work"),

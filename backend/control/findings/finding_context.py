@@ -112,6 +112,17 @@ class ClusterSilence:
 
 
 @dataclass(frozen=True, slots=True)
+class RoundAge:
+    """For how long no round of samples has ended well while the cluster answers; rounds come every `interval_ms`.
+    `reason`: why the newest one failed, None: it waits.
+    """
+
+    age_ms: int
+    interval_ms: int
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class GroupOffset:
     """Committed offset of a group; `moved`: not the same as at the sample before.
 
@@ -176,7 +187,8 @@ class FindingContext:
     again. `back_ms`: for how long the cluster answers again, None: always.
     `missing_rights`: lines of docs/attach.md that our principal lacks.
     `own_moves`: partitions that our plans move.
-    `processes`: the last heartbeats of the product's own processes, by name. `monotonic_ms`: the same moment by a clock
+    `processes`: the last heartbeats of the product's own processes, by name. `round_age`: of the observer's newest
+    round, None: not known. `monotonic_ms`: the same moment by a clock
     that nobody sets, for holds; None: `at_ms` is as good. `rule_settings`: what the file of alerts says about rules.
     """
 
@@ -236,6 +248,7 @@ class FindingContext:
     back_ms: int | None = None
     own_moves: Collection[tuple[str, int]] = ()
     processes: Mapping[str, ProcessHealth] = field(default_factory=dict)
+    round_age: RoundAge | None = None
     monotonic_ms: int | None = None
     rule_settings: RuleSettings = field(default_factory=RuleSettings)
 

@@ -97,6 +97,10 @@ HOLDS: Final = (
     ),
     Hold("offline", AFTER_OUTAGE, 15_000, "Leaders are elected one partition after another, some by comparing logs."),
     Hold(
+        "observer-down", "", 20_000,
+        "After samples are stale (10 s, or three intervals): a backend that was frozen ends a round within this time.",
+    ),
+    Hold(
         "pipeline-behind", "", 10_000,
         "It waits for a leader of the metadata topic for 9 s at most, where that was killed.",
     ),

@@ -14,6 +14,8 @@ from backend.control.alerts.prometheus_rules import OPEN_METRIC
 from backend.control.http.call import ApiEndpoint
 from backend.control.observer.cluster_observer import ClusterObserver
 from backend.control.observer.sample_recorder import SampleRecorder
+from backend.control.wall_clock import now_ms
+from backend.store.blind_spots import unwatched
 
 SECONDS: Final = (0.005, 0.025, 0.1, 0.5, 2.5, 10.0)
 
@@ -123,9 +125,23 @@ class _ObserverNumbers:
         for (slug, severity), number in sorted(self._observer.findings.open_counts.items()):
             counts.add_metric((slug, severity), number)
         yield counts
-        if self._observer.round is not None:
-            for name, value in self._observer.round.totals.items():
-                yield _gauge(f"ebbline_cluster_{name}", "Sum over the cluster, as on the Overview", value)
+        verdicts_current = not recorder.takes_samples or not unwatched(
+            self._observer.findings.behind_ms, self._observer.interval_ms
+        )
+        yield _gauge(
+            "ebbline_rounds_judged",
+            "0 while rounds of samples are not judged by the rules for too long, though the database takes writes",
+            float(verdicts_current),
+        )
+        checked_ms = self._observer.checked_ms
+        yield _gauge(
+            "ebbline_cluster_sample_age_seconds",
+            "Age of the offsets that were listed longest ago",
+            None if checked_ms is None else max(0, now_ms() - checked_ms) / 1000,
+        )
+        for name, value in self._observer.totals().items():
+            text = "Sum over the cluster, as on the Overview; absent while it is not known"
+            yield _gauge(f"ebbline_cluster_{name}", text, value)
 
 
 def _recorder_numbers(recorder: SampleRecorder) -> Iterator[Metric]:

@@ -11,12 +11,13 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from backend.control.alerts.alert_delivery import AlertDelivery
 from backend.control.control_database import Database, DatabaseAway
+from backend.control.findings.finding_context import RoundAge
 from backend.control.findings.still_offsets import (
     PartitionKey,
     PartitionStill,
@@ -28,7 +29,9 @@ from backend.control.gateway.gateway_errors import GatewayError
 from backend.control.gateway.kafka_client import Gateway, describe_failure
 from backend.control.gateway.requests.feature_requests import FeatureLevel
 from backend.control.gateway.requests.rights_requests import MissingRight
-from backend.control.observer.cluster_rows import WatchedCluster, broker_row, cluster_row, settings_of
+from backend.control.observer.cluster_rows import WatchedCluster, cluster_row, settings_of
+from backend.control.observer.cluster_totals import totals_now
+from backend.control.observer.observer_state import ObserverState, round_age, sight
 from backend.control.observer.restored_context import (
     merge_contexts,
     read_ledger,
@@ -46,13 +49,17 @@ from backend.control.observer.watches.engine_event_reader import EngineEventRead
 from backend.control.observer.watches.finding_contexts import ObservedLiveness, ObservedRound
 from backend.control.observer.watches.finding_watch import FindingWatch
 from backend.control.observer.watches.liveness_watch import Liveness, LivenessWatch
+from backend.control.observer.watches.observed_brokers import ObservedBrokers, brokers_now
 from backend.control.observer.watches.quorum_watch import QuorumObservation
 from backend.control.observer.watches.reader_watch import ReaderWatch
 from backend.control.observer.watches.transaction_watch import TransactionWatch, held_partitions
 from backend.control.supervised_tasks import keep_running
 from backend.control.wall_clock import now_ms
 from backend.protocol.errors import KafkaError
+from backend.store.blind_spots import CHECKED, stale
 from backend.store.history.sample_retention import KEEP_DAYS
+from backend.store.queries import overview
+from backend.store.queries.overview import BrokerRow
 from backend.tiering.ids import uuid_text
 from backend.tiering.phase_inference import STALL_MS_MIN
 
@@ -66,21 +73,6 @@ CLOCK_JUMP_MS_MIN: Final = 1_000
 # Of 10,000 partitions it is read in 0.1 s; a database that hangs must not make rounds rare.
 LEDGER_WAIT_S: Final = 1.0
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class ObserverState:
-    """State of the observer: for `/readyz`, `/metrics` and its heartbeat."""
-
-    rounds: int = 0
-    last_round_ms: int | None = None
-    round_duration_ms: int | None = None
-    away_since_ms: int | None = None
-    away_reason: str | None = None
-
-    @property
-    def cluster_answers(self) -> bool:
-        return self.last_round_ms is not None and self.away_since_ms is None
 
 
 class ClusterObserver:
@@ -130,7 +122,7 @@ class ClusterObserver:
         # As last described by the quorum.
         self.feature_levels: Mapping[str, FeatureLevel] = {}
         self.quorum = QuorumObservation()
-        self._seen_ms: dict[int, int] = {}
+        self._brokers = ObservedBrokers(watched.cluster_id)
         self._context = RoundContext(stall_ms=max(STALL_MS_MIN, 3 * watched.interval_ms))
         self._unchanged = RoundCache()
         self._ledger = LedgerSums()
@@ -139,8 +131,9 @@ class ClusterObserver:
         self._whole_began_s: float | None = None  # by the monotonic clock: the last round that listed all offsets
         self._restored = False
         self.state = ObserverState()
-        # By the monotonic clock: when a round ended last, well or not.
+        # By the monotonic clock: when a round ended last, well or not; the other: well, or when the first one began.
         self.ended_s: float | None = None
+        self._sampled_s = time.monotonic()
         self.facts: ClusterFacts | None = None
         self.round: SamplingRound | None = None
 
@@ -153,6 +146,11 @@ class ClusterObserver:
     def checked_ms(self) -> int | None:
         """When the offsets were listed of the partition that was listed longest ago; None: no round yet."""
         return None if self.facts is None else min(self.facts.earlier_ms.values(), default=self.facts.at_ms)
+
+    def totals(self) -> Mapping[str, int | None]:
+        """The cluster's sums as far as they are known at this moment; empty before the first round."""
+        fresh = self.state.is_fresh(now_ms(), self._watched.interval_ms)
+        return {} if self.round is None else totals_now(self.round.totals, self._liveness.now(), fresh=fresh)
 
     def refresh(self) -> None:
         """Starts the next round now, with fresh settings: something has just been changed."""
@@ -170,6 +168,7 @@ class ClusterObserver:
     async def run(self) -> None:
         """Samples until cancelled; a failure of our own is logged and the next round tried."""
         await self.alerts.load()
+        self._sampled_s = time.monotonic()
         helpers: list[asyncio.Task[Any]] = [
             asyncio.create_task(keep_running("observer-recorder", self.recorder.run)),
             asyncio.create_task(keep_running("observer-events", self.events.run)),
@@ -256,6 +255,7 @@ class ClusterObserver:
         self._conclude(facts)
         duration_ms = round((time.monotonic() - began_s) * 1000)
         self.state = ObserverState(self.state.rounds + 1, at_ms, duration_ms)
+        self._sampled_s = time.monotonic()
 
     def _keep_pace(self, partitions: int, replicas: int) -> None:
         interval_ms = self._sampling_interval.interval_ms(partitions, replicas)
@@ -274,6 +274,7 @@ class ClusterObserver:
             exact=self.events.phases,
             endangered=self._liveness.endangered,
             leaderless=self._liveness.leaderless,
+            missing_rights=self.missing_rights,
         )
         round_ = conclude_round(facts, self._context, self._unchanged)
         self._context = round_.next_context(self._context)
@@ -283,7 +284,9 @@ class ClusterObserver:
         self.transactions.watch(held_partitions(self._still, round_.partitions, facts.at_ms))
         self.facts, self.round = facts, round_
         entry = self._entry(facts, round_)
-        self.recorder.submit(entry)
+        # The round may have waited for one broker; answers of the others are newer.
+        brokers = self._brokers.changed(self._liveness.now())
+        self.recorder.submit(replace(entry, brokers=brokers or entry.brokers))
         self._newest_entry = entry
         self._liveness.set_brokers(frozenset(facts.brokers))
         self.findings.submit(
@@ -319,6 +322,10 @@ class ClusterObserver:
         jump_ms += unseen_ms(since_round_ms, self._watched.interval_ms)
         return self._still if abs(jump_ms) < CLOCK_JUMP_MS_MIN else with_jump(self._still, jump_ms)
 
+    def sight(self) -> dict[str, Any]:
+        """Rights that are missing and rounds that are not judged, as the list of blind spots takes them."""
+        return sight(self.missing_rights, self.findings.behind_ms, now_ms())
+
     @property
     def missing_rights(self) -> tuple[MissingRight, ...]:
         """As of the newest look at them."""
@@ -329,16 +336,28 @@ class ClusterObserver:
         """Whether a broker answers, also while no round ends."""
         return self._liveness.brokers_answer
 
+    def brokers_now(self, rows: Sequence[BrokerRow]) -> list[BrokerRow]:
+        """Stored rows of brokers with what each answered since."""
+        return brokers_now(rows, self._liveness.now())
+
     def _submit_liveness(self, liveness: Liveness) -> None:
         """Hands liveness on with the brokers and topics of the newest round; nothing before the first."""
-        entry, facts = self._newest_entry, self.facts
-        if liveness.away is not None and (entry is None or facts is None):
-            self.findings.submit_liveness(ObservedLiveness(liveness, (), (), self.quorum))
-        elif entry is not None and facts is not None:
+        if changed := self._brokers.changed(liveness):
+            self.recorder.submit(RecorderEntry(brokers=changed))
+        entry, facts, age = self._newest_entry, self.facts, self._round_age(liveness)
+        if entry is not None and facts is not None:
             elections = () if self.round is None else self.round.elections.elections.values()
             self.findings.submit_liveness(
-                ObservedLiveness(liveness, entry.brokers, entry.topics, self.quorum, facts.offline_logs, elections)
+                ObservedLiveness(liveness, entry.brokers, entry.topics, self.quorum, facts.offline_logs, elections, age)
             )
+        elif liveness.away is not None or stale(age.age_ms, age.interval_ms):
+            self.findings.submit_liveness(ObservedLiveness(liveness, (), (), self.quorum, round_age=age))
+
+    def _round_age(self, liveness: Liveness) -> RoundAge:
+        interval_ms = self._sampling_interval.moving_ms(len(liveness.partitions))
+        if self.facts is not None:
+            interval_ms = self._round_interval_ms()
+        return round_age(time.monotonic() - self._sampled_s, liveness.back_ms, interval_ms, self.state.away_reason)
 
     def _entry(self, facts: ClusterFacts, round_: SamplingRound) -> RecorderEntry:
         if not self._restored:
@@ -352,7 +371,7 @@ class ClusterObserver:
             ObserverHeartbeat(now_ms(), "running", message, self._detail()),
             round=round_,
             cluster=cluster_row(self._watched, facts),
-            brokers=self._broker_rows(facts),
+            brokers=self._brokers.of_round(facts),
             topics=topic_rows(self._watched.cluster_id, facts.topics, topic_ids, facts.at_ms),
             settings=self._new_settings(facts),
         )
@@ -363,16 +382,8 @@ class ClusterObserver:
             "round_duration_ms": self.state.round_duration_ms,
             "dropped_rounds": self.recorder.dropped_rounds,
             "events_read": self.events.events_read,
-        }
-
-    def _broker_rows(self, facts: ClusterFacts) -> list[dict[str, Any]]:
-        rows = []
-        for broker_id, broker in facts.brokers.items():
-            if broker.reachable:
-                self._seen_ms[broker_id] = facts.at_ms
-            seen_ms = self._seen_ms.get(broker_id, facts.at_ms)
-            rows.append(broker_row(self._watched.cluster_id, broker, facts.at_ms, seen_ms))
-        return rows
+            CHECKED: self.checked_ms,
+        } | self.sight()
 
     def _new_settings(self, facts: ClusterFacts) -> SampledSettings | None:
         """Settings that were read since the round before."""
@@ -412,6 +423,7 @@ class ClusterObserver:
         try:
             stored = await self._database.read(lambda c: restore_context(c, cluster_id, stall_ms))
             self._liveness.restore_endangered(await self._database.read(lambda c: restore_endangered(c, cluster_id)))
+            self._brokers.restore(await self._database.read(lambda c: overview.brokers(c, cluster_id)))
         except DatabaseAway as error:
             _log.debug("the observer goes on without its last samples: %s", error)
             return

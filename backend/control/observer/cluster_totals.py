@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from backend.control.observer.sampling.cluster_facts import ClusterFacts, LedgerSums
+from backend.control.observer.watches.liveness_watch import Liveness
 from backend.store.writes.samples import PartitionSample, ReplicaSample
 from backend.tiering.pending import pending_from
 
@@ -15,8 +16,13 @@ def totals(
     partitions: Sequence[PartitionSample],
     replicas: Sequence[ReplicaSample],
     produced_bytes: int | None,
+    *,
+    topics_hidden: bool = False,
 ) -> dict[str, int | None]:
-    """A row of `cluster_sample` without its key. A sum with an unknown part counts the parts that are known."""
+    """A row of `cluster_sample` without its key. A sum with an unknown part counts the parts that are known.
+
+    `topics_hidden`: our principal may not see all topics, or their settings.
+    """
     tiered = [p for p in partitions if p.tiered]
     return {
         "partitions": len(partitions),
@@ -34,7 +40,7 @@ def totals(
         "pending_offsets": _sum(pending_offsets(p) for p in tiered),
         "pending_bytes": _sum(pending_bytes(p) for p in tiered),
         "local_log_bytes": _sum(r.local_log_bytes for r in replicas),
-        "remote_log_bytes": _remote_bytes(ledger, partitions),
+        "remote_log_bytes": None if topics_hidden else _remote_bytes(ledger, partitions),
         "open_copies": ledger.open_copies,
         "oldest_open_copy_ms": ledger.oldest_open_copy_ms,
         "open_deletes": ledger.open_deletes,
@@ -42,8 +48,25 @@ def totals(
     }
 
 
+def totals_now(totals: Mapping[str, int | None], liveness: Liveness, *, fresh: bool) -> dict[str, int | None]:
+    """The sums of the newest round with what liveness says at this moment. Without a `fresh` round the others are None:
+    a number that stands still for an hour would pass for one of now.
+    """
+    now: dict[str, int | None] = {"brokers": totals["brokers"], "brokers_reachable": totals["brokers_reachable"]}
+    if liveness.brokers or liveness.away is not None:
+        now["brokers_reachable"] = sum(broker.error is None for broker in liveness.brokers.values())
+    if liveness.partitions and liveness.away is None and now["brokers_reachable"]:
+        now["offline_partitions"] = sum(p.leader < 0 for p in liveness.partitions)
+        now["replicas_not_in_sync"] = sum(len(set(p.replicas) - set(p.isr)) for p in liveness.partitions)
+    return (dict(totals) if fresh else dict.fromkeys(totals)) | now
+
+
 def _remote_bytes(ledger: LedgerSums, partitions: Sequence[PartitionSample]) -> int | None:
-    """Only the ledger counts remote bytes: without one a tiered partition's are not known, and so is the sum."""
+    """Only the ledger counts remote bytes: without one a tiered partition's are not known, and so is the sum. Nor is it
+    where the ledger counts bytes and no topic is tiered: rights were lost a moment ago, or deletions are not over.
+    """
+    if not any(p.tiered for p in partitions) and any(sums.finished_bytes for sums in ledger.partitions.values()):
+        return None
     if not ledger.partitions and any(p.tiered and p.remote_log_bytes is None for p in partitions):
         return None
     return _sum(p.remote_log_bytes for p in partitions)

@@ -11,7 +11,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
@@ -64,9 +64,9 @@ class SampledSettings:
 
 @dataclass(frozen=True, slots=True)
 class RecorderEntry:
-    """One round for the database, or only a sign of life while the cluster is away."""
+    """One round for the database, or only a sign of life or brokers that answer no more while no round ends."""
 
-    heartbeat: ObserverHeartbeat
+    heartbeat: ObserverHeartbeat | None = None
     round: SamplingRound | None = None
     cluster: Mapping[str, Any] | None = None
     brokers: Sequence[Mapping[str, Any]] = ()
@@ -80,6 +80,11 @@ class RecorderEntry:
             return 1
         samples, partitions = len(self.round.partitions) + len(self.round.replicas), len(self.round.partitions)
         return 1 + samples * (partitions - len(self.round.earlier_ms)) // max(1, partitions)
+
+    def with_earlier(self, earlier: RecorderEntry) -> RecorderEntry:
+        """Without a round: this entry in place of one that waits, and with what only that one says."""
+        heartbeat, brokers = self.heartbeat or earlier.heartbeat, self.brokers or earlier.brokers
+        return replace(self, heartbeat=heartbeat, brokers=brokers)
 
 
 @dataclass(slots=True)
@@ -142,9 +147,9 @@ class SampleRecorder:
         return len(self._waiting)
 
     def submit(self, entry: RecorderEntry) -> None:
-        """Queues an entry; never waits. A sign of life replaces a waiting one that has nothing else to say."""
+        """Queues an entry; never waits. One without a round takes the place of a waiting one that has none either."""
         if self._waiting and self._waiting[-1].round is None and entry.round is None:
-            self._waiting[-1] = entry
+            self._waiting[-1] = entry.with_earlier(self._waiting[-1])
         else:
             self._waiting.append(entry)
             self._waiting_samples += entry.size
@@ -228,11 +233,14 @@ class SampleRecorder:
     def _write(self, entry: RecorderEntry) -> None:
         """On the database thread. Repeating it after a failure in the middle gives the same rows."""
         with writing(self._database.engine) as connection:
-            self._heartbeat(connection, entry.heartbeat)
+            if entry.heartbeat is not None:
+                self._heartbeat(connection, entry.heartbeat)
             if entry.cluster is not None:
                 cluster_rows.save_cluster(connection, entry.cluster)
             if entry.brokers:
                 cluster_rows.save_brokers(connection, self._cluster_id, list(entry.brokers))
+                if entry.round is None:
+                    cluster_rows.data_changed(connection, self._cluster_id, "observer")
             if entry.round is not None:
                 cluster_rows.save_topics(connection, self._cluster_id, list(entry.topics))
                 totals = {"cluster_id": self._cluster_id, "sampled_ms": entry.round.at_ms, **entry.round.totals}

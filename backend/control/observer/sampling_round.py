@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
 from backend.control.findings.endangered_partitions import EndangeredPartitions
 from backend.control.findings.leaderless_partitions import LeaderlessPartitions
 from backend.control.findings.unclean_elections import ElectionMemory
+from backend.control.gateway.requests.rights_requests import TOPICS, MissingRight
 from backend.control.memo import Memo
 from backend.control.observer.cluster_totals import produced, totals
 from backend.control.observer.follower_epochs import follower_chain
@@ -62,6 +63,12 @@ class RoundContext:
     # As of the newest look at liveness.
     endangered: EndangeredPartitions = field(default_factory=EndangeredPartitions)
     leaderless: LeaderlessPartitions = field(default_factory=dict)
+    missing_rights: Sequence[MissingRight] = ()
+
+    @property
+    def topics_hidden(self) -> bool:
+        """Our principal may not see all topics or their settings: which of them are tiered is not known."""
+        return any(right.resource == TOPICS for right in self.missing_rights)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +120,13 @@ def conclude_round(facts: ClusterFacts, context: RoundContext, unchanged: RoundC
     partitions: list[PartitionSample] = []
     replicas: list[ReplicaSample] = []
     memories: dict[ReplicaKey, FollowerMemory] = {}
+    described = frozenset(topic.topic for topic in facts.topics if topic.config is not None)
     for partition in facts.partitions:
         view = partition.view
         remote = _remote(context, partition)
+        local_only = not partition.tiered and (not context.topics_hidden or view.topic in described)
         sample, pending = unchanged.partitions.value(
-            (view.topic, view.partition), _partition_and_pending, partition, remote
+            (view.topic, view.partition), _partition_and_pending, partition, remote, local_only
         )
         before = context.last_partitions.get((sample.topic, sample.partition))
         recreated = before is not None and before.topic_id != sample.topic_id
@@ -153,7 +162,7 @@ def conclude_round(facts: ClusterFacts, context: RoundContext, unchanged: RoundC
         context.endangered.by_partition,
         context.leaderless,
     )
-    sums = totals(facts, context.ledger, *rows, counter)
+    sums = totals(facts, context.ledger, *rows, counter, topics_hidden=context.topics_hidden)
     return SamplingRound(facts.at_ms, *rows, sums, memories, elections, facts.earlier_ms)
 
 
@@ -184,9 +193,11 @@ def _with_last_offsets(sample: SampleT, last: SampleT | None, last_ms: int) -> S
     return replace(sample, answered_ms=last.answered_ms if last.answered_ms is not None else last_ms, **kept)
 
 
-def _partition_and_pending(partition: PartitionFacts, remote: RemoteFacts | None) -> tuple[PartitionSample, Pending]:
+def _partition_and_pending(
+    partition: PartitionFacts, remote: RemoteFacts | None, local_only: bool
+) -> tuple[PartitionSample, Pending]:
     pending = pending_of(partition, remote)
-    return _partition_sample(partition, remote, pending), pending
+    return _partition_sample(partition, remote, pending, local_only=local_only), pending
 
 
 def _in_sync_sample(partition: PartitionFacts, replica: ReplicaFacts, memory: FollowerMemory) -> ReplicaSample:
@@ -213,11 +224,14 @@ def pending_of(partition: PartitionFacts, remote: RemoteFacts | None) -> Pending
     )
 
 
-def _partition_sample(partition: PartitionFacts, remote: RemoteFacts | None, pending: Pending) -> PartitionSample:
+def _partition_sample(
+    partition: PartitionFacts, remote: RemoteFacts | None, pending: Pending, *, local_only: bool
+) -> PartitionSample:
+    """`local_only`: the partition is known not to be tiered."""
     view, leader, move = partition.view, partition.leader or ReplicaFacts(-1), partition.move
     # Without a word of the ledger only an empty log is known to have nothing there: a leader that was just restarted
     # answers as if nothing had ever been copied.
-    no_remote = 0 if not partition.tiered or leader.log_end == 0 else None
+    no_remote = 0 if local_only or leader.log_end == 0 else None
     return PartitionSample(
         topic=view.topic,
         partition=view.partition,

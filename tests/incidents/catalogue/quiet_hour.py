@@ -27,6 +27,9 @@ TOPICS: Final = (
     # A segment that stays active for hours, larger than what local retention allows.
     before("create_topic", topic="trickle", replicas=SPREAD, tiered=True, config={"local.retention.bytes": "500000"}),
     before("produce", topic="trickle", records=2_400),
+    # Old records that a group reads again, and that nobody takes away meanwhile.
+    before("create_topic", topic="archive", replicas=SPREAD, tiered=True),
+    before("produce", topic="archive", records=12_000),
     before("load", topic="compacted", bytes_per_s=50_000),
     before("load", topic="short", bytes_per_s=300_000),
     before("load", topic="minutes", bytes_per_s=50_000),
@@ -53,7 +56,7 @@ def hour(minutes: float) -> tuple[Step, ...]:
         breaks("produce", topic="new", records=6_000),
         breaks(PAUSE, seconds=rest_s),
         breaks("set_topic", topic="new", name="retention.ms", value="3600000"),
-        breaks("read_from_start", topic="orders", group="tail-again"),
+        breaks("read_from_start", topic="archive", group="again"),
         breaks(PAUSE, seconds=rest_s),
         breaks("rotate_leaders"),
         breaks(PAUSE, seconds=rest_s),

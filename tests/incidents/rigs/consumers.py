@@ -11,6 +11,8 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 PAUSE_S: Final = 0.25
 # 400 records of 1 kB a second: a reader of 12 MB is on its way for half a minute, in which somebody reads its offsets.
 RECORDS_PER_PAUSE: Final = 100
+# Of the newest all that comes: the load of 600 records a second would leave it behind, and retention would overtake it.
+RECORDS_OF_THE_END: Final = 10_000
 
 
 class Reader:
@@ -18,6 +20,7 @@ class Reader:
 
     def __init__(self, bootstrap: str, topic: str, group: str, *, members: bool, from_start: bool) -> None:
         self._topic, self._from_start = topic, from_start
+        self._records_per_pause = RECORDS_PER_PAUSE if from_start else RECORDS_OF_THE_END
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap,
@@ -25,7 +28,7 @@ class Reader:
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest" if from_start else "latest",
                 "fetch.message.max.bytes": 100_000,
-                "queued.min.messages": 1,
+                "queued.min.messages": 1 if from_start else RECORDS_OF_THE_END,
                 "log_level": 0,
             }
         )
@@ -42,7 +45,7 @@ class Reader:
     def _run(self) -> None:
         with suppress(KafkaException):
             while not self._stop.wait(PAUSE_S):
-                messages = self._consumer.consume(RECORDS_PER_PAUSE, timeout=PAUSE_S)
+                messages = self._consumer.consume(self._records_per_pause, timeout=PAUSE_S)
                 good = [message for message in messages if message.error() is None]
                 if good:
                     self._commit()

@@ -11,11 +11,12 @@ from backend.control.findings.holds import default_for_ms
 from backend.control.findings.rules.metadata_rules import METADATA_TOPIC
 from backend.control.formatting import in_time
 from backend.control.gateway.requests.rights_requests import MissingRight
-from backend.store.blind_spots import pipeline_missing_since_ms
+from backend.store.blind_spots import PIPELINE_DOWN, PIPELINE_WAITING, pipeline_spot, stale
 from backend.store.queries.health import ProcessHealth
 
 READ_METADATA: Final = MissingRight("Read", f"Topic {METADATA_TOPIC}")
 CLUSTER_AWAY_FOR_MS: Final = default_for_ms("cluster-away")
+NO_ROUND_FOR_MS: Final = default_for_ms("observer-down")
 WAITING_FOR_MS: Final = default_for_ms("pipeline-down", "waits")
 # The controller makes another broker the leader after 9 s, a read that waits ends after 10 s, and records that came
 # meanwhile are read in as many.
@@ -46,19 +47,40 @@ def cluster_away(context: FindingContext) -> Iterable[Candidate]:
     )
 
 
+def silent_observer(context: FindingContext) -> Iterable[Candidate]:
+    """Brokers answer, and no round of samples ends."""
+    age = context.round_age
+    if age is None or context.away is not None or not stale(age.age_ms, age.interval_ms):
+        return
+    yield Candidate(
+        slug="observer-down",
+        object="observer",
+        severity=CRITICAL,
+        sentence="The observer ends no round of samples",
+        why=f"For {in_time(age.age_ms)}, though brokers answer. {age.reason or 'The newest round still waits.'}"
+        " Offsets, sizes and all findings that rest on them are of before.",
+        action="See what the backend's log says. If brokers of another cluster answer, mend the bootstrap servers; if a"
+        " broker hangs, restart that one; if it is a fault of this program, restart the backend (`ebbline up`).",
+        facts={"age_ms": age.age_ms, "interval_ms": age.interval_ms, "reason": age.reason},
+        for_ms=NO_ROUND_FOR_MS,
+        # A round asks every broker.
+        depends_on=frozenset(broker.broker_id for broker in context.brokers if not broker.reachable),
+    )
+
+
 def pipelines(context: FindingContext) -> Iterable[Candidate]:
     """The pipeline is dead, silent, waits for something, or cannot keep pace: the ledger of segments is of before."""
-    pipeline = context.processes.get("pipeline")
+    pipeline, spot = context.processes.get("pipeline"), pipeline_spot(context.processes, context.at_ms)
+    slug = None if spot is None else spot.slug
     if pipeline is None:
-        since_ms = pipeline_missing_since_ms(context.processes, context.at_ms)
-        if since_ms is not None:
-            why = f"It has not reported once in {in_time(context.at_ms - since_ms)}: the ledger is empty."
+        if spot is not None and slug == PIPELINE_DOWN:
+            why = f"It has not reported once in {in_time(context.at_ms - (spot.since_ms or 0))}: the ledger is empty."
             yield _pipeline("pipeline-down", CRITICAL, "The pipeline does not start", why, NOT_RUNNING)
         return
-    if not pipeline.alive:
+    if slug == PIPELINE_DOWN:
         yield _down(pipeline)
         return
-    if pipeline.state == "waiting" and context.away is None:
+    if slug == PIPELINE_WAITING and context.away is None:
         since_ms = (pipeline.detail or {}).get("waiting_since_ms") or pipeline.updated_ms
         yield replace(
             _pipeline(

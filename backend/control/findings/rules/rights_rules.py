@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from backend.control.findings.finding_context import CRITICAL, WARNING, Candidate, FindingContext, count
 from backend.control.findings.kafka_commands import command
 from backend.control.formatting import in_time
-from backend.control.gateway.requests.rights_requests import GROUPS, TOPICS, MissingRight
+from backend.control.gateway.requests.rights_requests import TOPICS, MissingRight
 
 
 def missing_rights(context: FindingContext) -> Iterable[Candidate]:
@@ -16,12 +16,10 @@ def missing_rights(context: FindingContext) -> Iterable[Candidate]:
     if not missing:
         return
     lines = [str(right) for right in missing]
-    # Without those on groups the product sees less of readers, and all of the tiers.
-    blind = any(right.resource != GROUPS for right in missing)
     yield Candidate(
         slug="rights-missing",
         object="cluster",
-        severity=CRITICAL if blind else WARNING,
+        severity=CRITICAL if any(right.hides_tiers for right in missing) else WARNING,
         sentence=f"Rights are missing: {', '.join(lines)}",
         why="What they are for is not seen now, so nothing can be said of it; findings of before stay as they were.",
         action=f"Grant them to our principal, as an administrator: {'; '.join(_grant(context, r) for r in missing)}."

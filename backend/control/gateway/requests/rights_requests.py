@@ -39,6 +39,11 @@ class MissingRight:
     operation: str
     resource: str
 
+    @property
+    def hides_tiers(self) -> bool:
+        """Without those on groups the product sees less of readers, and all of the tiers."""
+        return self.resource != GROUPS
+
     def __str__(self) -> str:
         return f"{self.operation} on {self.resource}"
 

@@ -31,9 +31,10 @@ from backend.control.observer.cluster_observer import ClusterObserver
 from backend.control.observer.watches.broker_numbers import NOT_ASKED, BrokerNumbers
 from backend.control.observer.watches.quorum_watch import QuorumWatch
 from backend.control.wall_clock import now_ms
-from backend.store.blind_spots import blind_spots
+from backend.store.blind_spots import DatabaseSilence, blind_spots
 from backend.store.queries import audit, config, health, overview, partitions
 from backend.store.queries.health import ProcessHealth
+from backend.store.queries.overview import ClusterSample
 from backend.tiering.durability import NO_LEADER, copies_of, durability
 from backend.tiering.eligible_leaders import below_min_isr, eligible_leaders, next_leader
 from backend.tiering.ids import TopicPartition
@@ -81,10 +82,11 @@ class ReadHandlers:
                 offsets_age_ms=None if state.last_round_ms is None else max(0, at_ms - state.last_round_ms),
                 interval_ms=self._observer.interval_ms,
                 now_ms=at_ms,
+                database=self._database_silence(written_ms),
             ),
             data_version=data_version,
             cluster=next((row for row in clusters if row.cluster_id == cluster_id), None),
-            totals=history[-1] if history else None,
+            totals=self._totals_now(history[-1]) if history else None,
             processes=[
                 ProcessAnswer(
                     process=p.process,
@@ -100,6 +102,11 @@ class ReadHandlers:
             ],
         )
 
+    def _totals_now(self, sample: ClusterSample) -> ClusterSample:
+        """The newest sample, with the brokers that answer now."""
+        reachable = self._observer.totals().get("brokers_reachable")
+        return sample if reachable is None else replace(sample, brokers_reachable=reachable)
+
     def _own_age(self, row: ProcessHealth) -> ProcessHealth:
         """Heartbeats that were written before the database went away say nothing of the process that answers here; its
         observer is as old as the last samples that were stored.
@@ -107,10 +114,18 @@ class ReadHandlers:
         if row.process == "backend":
             ended = row.state in ("stopped", "failed")
             return replace(row, age_ms=0, state="running" if ended else row.state)
-        stored_s = self._observer.recorder.stored_s
-        if row.process == "observer" and stored_s is not None:
-            return replace(row, age_ms=min(row.age_ms, round((time.monotonic() - stored_s) * 1000)))
-        return row
+        if row.process != "observer":
+            return row
+        stored_s, detail = self._observer.recorder.stored_s, (row.detail or {}) | self._observer.sight()
+        age_ms = row.age_ms if stored_s is None else min(row.age_ms, round((time.monotonic() - stored_s) * 1000))
+        return replace(row, age_ms=age_ms, detail=detail)
+
+    def _database_silence(self, written_ms: int) -> DatabaseSilence | None:
+        """None: the database takes writes, or was not asked for one yet."""
+        recorder = self._observer.recorder
+        if recorder.takes_samples:
+            return None
+        return DatabaseSilence(written_ms, recorder.away or "A write does not end; another program may hold it.")
 
     async def quorum(self, call: Call) -> QuorumAnswer:
         """The metadata quorum as the backend saw it last."""
@@ -118,9 +133,9 @@ class ReadHandlers:
         return QuorumAnswer(now_ms=now_ms(), quorum=None if facts is None else QuorumSeen.model_validate(facts))
 
     async def brokers(self, call: Call) -> BrokersAnswer:
-        """All registered brokers."""
+        """All registered brokers, as each answers at this moment."""
         cluster_id = self._settings.cluster_id
-        rows = await self._database.read(lambda c: overview.brokers(c, cluster_id))
+        rows = self._observer.brokers_now(await self._database.read(lambda c: overview.brokers(c, cluster_id)))
         numbers = self._observer.readers.numbers
         return BrokersAnswer(
             items=rows,

@@ -19,7 +19,7 @@ from backend.control.findings.disk_rates import (
     remember_log_dirs,
     with_last_log_dirs,
 )
-from backend.control.findings.finding_context import FindingContext, GroupOffset, ThrottleSetting
+from backend.control.findings.finding_context import FindingContext, GroupOffset, RoundAge, ThrottleSetting
 from backend.control.findings.group_starts import GroupStarts, remember_starts
 from backend.control.findings.move_throttles import MoveThrottles, remember_throttles
 from backend.control.findings.remote_read_growth import WINDOW_MS, ReadGrowth
@@ -34,6 +34,7 @@ from backend.control.gateway.requests.transaction_requests import OpenTransactio
 from backend.control.observer.sampling.settings_sample import SettingsSample
 from backend.control.observer.sampling_round import FLAG, SamplingRound
 from backend.control.observer.watches.liveness_watch import Liveness
+from backend.control.observer.watches.observed_brokers import broker_rows, brokers_now
 from backend.control.observer.watches.quorum_watch import QuorumObservation
 from backend.control.observer.watches.sampled_settings import (
     copy_limits,
@@ -49,7 +50,6 @@ from backend.store.queries.config import TopicRow
 from backend.store.queries.copy_attempts import failed_attempts, finished_copies
 from backend.store.queries.health import ProcessHealth
 from backend.store.queries.lineage import FinishedSegment, finished_segments
-from backend.store.queries.overview import BrokerRow
 from backend.store.queries.partitions import SegmentRow
 from backend.store.writes.samples import PartitionSample
 from backend.tiering.ids import TopicPartition, uuid_text
@@ -99,6 +99,7 @@ class ObservedLiveness:
     quorum: QuorumObservation = field(default_factory=QuorumObservation)
     offline_logs: Mapping[tuple[TopicPartition, int], str] = field(default_factory=dict)
     unclean_elections: Collection[UncleanElection] = ()
+    round_age: RoundAge | None = None
 
 
 class FindingContexts:
@@ -135,9 +136,7 @@ class FindingContexts:
         topics = {row["topic"]: TopicRow(**_own(row)) for row in seen.topics}
         return FindingContext(
             at_ms=at_ms,
-            brokers=with_last_log_dirs(
-                brokers_now([BrokerRow(**_own(row)) for row in seen.brokers], liveness), self._log_dirs
-            ),
+            brokers=with_last_log_dirs(brokers_now(broker_rows(seen.brokers), liveness), self._log_dirs),
             topics=topics,
             partitions=self._partitions_now(liveness, topics),
             eligible=liveness.eligible,
@@ -158,6 +157,7 @@ class FindingContexts:
             repeated_absences=liveness.repeated_absences,
             back_ms=liveness.back_ms,
             processes=self._processes,
+            round_age=seen.round_age,
             kafka_rules=self._attached,
             rule_settings=self._rule_settings(),
         )
@@ -165,7 +165,7 @@ class FindingContexts:
     def of_round(self, connection: Connection, seen: ObservedRound, at_monotonic_ms: int) -> FindingContext:
         """The context of the rules of a round; `at_monotonic_ms`: when it came, by a clock that nobody sets."""
         at_ms, cluster_id = seen.round.at_ms, self._cluster_id
-        brokers = [BrokerRow(**_own(row)) for row in seen.brokers]
+        brokers = broker_rows(seen.brokers)
         self._disks = remember(self._disks, brokers, at_monotonic_ms)
         self._log_dirs = remember_log_dirs(self._log_dirs, brokers)
         self._starts = remember_starts(
@@ -259,21 +259,6 @@ class FindingContexts:
         if self._listed[0] is not liveness.partitions or self._listed[1] != tiered:
             self._listed = liveness.partitions, tiered, partitions_now(liveness.partitions, tiered)
         return self._listed[2]
-
-
-def brokers_now(rows: Sequence[BrokerRow], liveness: Liveness) -> list[BrokerRow]:
-    """The brokers of the newest round with what they answered since; one that was not asked yet stays as it was."""
-    result = []
-    for row in rows:
-        broker = liveness.brokers.get(row.broker_id)
-        if broker is None:
-            result.append(row)
-            continue
-        seen_ms = max(row.seen_ms, broker.seen_ms or 0)
-        result.append(
-            replace(row, reachable=broker.error is None, error=broker.error, seen_ms=seen_ms, sampled_ms=liveness.at_ms)
-        )
-    return result
 
 
 def partitions_now(partitions: Sequence[PartitionMetadata], tiered: AbstractSet[str]) -> list[PartitionSample]:

@@ -46,6 +46,7 @@ from backend.store.writes import cluster_rows, finding_rows
 KEEP_CLOSED_MS: Final = 365 * 86_400_000
 PRUNE_INTERVAL_MS: Final = 3_600_000
 PIPELINE_RETURNS_MS: Final = 20_000
+SILENT_OBSERVER: Final[FindingKey] = ("observer-down", "observer")
 PIPELINE_SLUGS: Final = frozenset({"pipeline-behind", "pipeline-down"})
 PROBE_INTERVAL_MS: Final = 5_000
 RETRY_S: Final = 2.0
@@ -65,6 +66,16 @@ class _Verdicts:
 
     at_ms: int
     candidates: Mapping[FindingKey, Candidate]
+
+
+def _retained(open_findings: Sequence[Finding]) -> dict[FindingKey, Candidate]:
+    """The open findings of liveness as they were, but for that of the observer."""
+    own = ((finding.slug, finding.object, finding) for finding in open_findings)
+    return {
+        (slug, object_): retained(finding)
+        for slug, object_, finding in own
+        if lane_of(slug) is FindingLane.LIVENESS and (slug, object_) != SILENT_OBSERVER
+    }
 
 
 class FindingWatch:
@@ -304,8 +315,11 @@ class FindingWatch:
             kept = {} if last is None else {k: c for k, c in last.candidates.items() if k[0] not in OWN_SLUGS}
             now = {key: replace(c, seen_ms=c.seen_ms or context.away.since_ms) for key, c in kept.items()} | dict(now)
             self._verdicts[FindingLane.LIVENESS] = _Verdicts(context.at_ms, now)
-        elif not context.topics and not context.missing_rights and last is None:
-            return  # the first settings are not there yet: nothing can be said of what was open before
+        elif not context.topics and not context.missing_rights and (last is None or SILENT_OBSERVER in last.candidates):
+            # The first settings are not there yet: nothing can be said of what was open before.
+            if last is not None or SILENT_OBSERVER in now:
+                silent = {key: candidate for key, candidate in now.items() if key == SILENT_OBSERVER}
+                self._verdicts[FindingLane.LIVENESS] = _Verdicts(context.at_ms, _retained(open_findings) | silent)
         else:
             self._set_verdicts(FindingLane.LIVENESS, now, context, open_findings)
 

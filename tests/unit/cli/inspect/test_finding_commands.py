@@ -1,13 +1,16 @@
-"""`ebbline findings` against an HTTP server that answers as the API does: its list, the rest, the exit code."""
+"""`ebbline findings` and `status` against a server that answers as the API does: the list, the rest, the exit code."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from backend.store.blind_spots import BlindSpot, DatabaseSilence, blind_spots, observer_sight
+from backend.store.queries.health import ProcessHealth
 from tests.unit.cli.alerts.test_alert_commands import EXAMPLES, Api
 
 NOW_MS = 1_800_000_000_000
@@ -81,4 +84,71 @@ def test_a_cluster_that_does_not_answer_is_no_quiet_one(api: Api, tmp_path: Path
     code, text = api.run(tmp_path, "findings")
     assert (code, "Nothing needs attention." in text) == (0, True)
     answers(api, [], answers=False)
-    assert api.run(tmp_path, "findings")[0] == 1
+    code, text = api.run(tmp_path, "findings")
+    assert (code, "Nothing needs attention." in text) == (1, False)
+    assert "Nothing else is known to need attention. Checked" in text
+
+
+def spots() -> list[dict[str, Any]]:
+    """Each blind spot there is, as the API gives it."""
+    away = DatabaseSilence(NOW_MS - 9_000, "It is locked.")
+    observer = observer_sight(["Describe on Topic `*`"], tiers_hidden=True, unjudged_since_ms=NOW_MS - 900_000)
+    meters = {"readers": {"meters": {"stopped": [2], "never": [], "since_ms": NOW_MS - 60_000}}}
+    given = [
+        *listed({"backend": process("backend", age_ms=60_000)}),
+        *listed({"observer": process("observer", age_ms=60_000)}),
+        *listed({}, offsets_age_ms=60_000),
+        *listed({"observer": process("observer", detail=observer)}),
+        *listed({"backend": process("backend", detail=meters)}),
+        *listed({"pipeline": process("pipeline", age_ms=60_000)}),
+        *listed({"pipeline": process("pipeline", state="waiting", detail={"waiting_since_ms": NOW_MS - 60_000})}),
+        *listed({}, database=away),
+    ]
+    return [asdict(spot) for spot in given]
+
+
+def process(name: str, *, age_ms: int = 0, state: str = "running", detail: Any = None) -> ProcessHealth:
+    return ProcessHealth(name, 1, NOW_MS - 600_000, NOW_MS - age_ms, 2_000, state, None, detail, 1, age_ms)
+
+
+def listed(
+    changed: Mapping[str, ProcessHealth], *, offsets_age_ms: int = 0, database: DatabaseSilence | None = None
+) -> list[BlindSpot]:
+    alive = {name: process(name) for name in ("backend", "observer", "pipeline")}
+    return blind_spots(
+        alive | dict(changed), offsets_age_ms=offsets_age_ms, interval_ms=2_000, now_ms=NOW_MS, database=database
+    )
+
+
+def test_the_blind_spots_below_are_of_every_kind() -> None:
+    assert {spot["slug"] for spot in spots()} == {
+        "backend-down", "database-away", "meters-stopped", "observer-down", "pipeline-down", "pipeline-waiting",
+        "rights-missing", "rounds-unjudged", "samples-stale",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("command", ["findings", "status"])
+@pytest.mark.parametrize("spot", spots(), ids=lambda spot: str(spot["slug"]))
+def test_a_product_that_does_not_see_says_so_and_never_that_all_is_well(
+    api: Api, tmp_path: Path, command: str, spot: dict[str, Any]
+) -> None:
+    answers(api, [], blind_spots=[spot])
+    api.answers["GET /v1/brokers"] = 200, EXAMPLES["BrokersAnswer"]
+    code, text = api.run(tmp_path, command)
+    flat = " ".join(text.split())
+    assert code == 1
+    assert "Nothing needs attention" not in flat
+    assert "Nothing else is known to need attention. Checked" in flat
+    assert flat.count(f"{spot['headline']}") == 1
+    assert " ".join(spot["text"].split()) in flat
+    assert spot["note"] in flat
+
+
+@pytest.mark.parametrize("command", ["findings", "status"])
+def test_a_notice_of_what_is_not_seen_is_no_reason_to_get_up(api: Api, tmp_path: Path, command: str) -> None:
+    (never,) = [asdict(spot) for spot in blind_spots({}, offsets_age_ms=0, interval_ms=2_000, now_ms=NOW_MS)]
+    assert (never["slug"], never["severity"]) == ("pipeline-never", "notice")
+    answers(api, [], blind_spots=[never])
+    api.answers["GET /v1/brokers"] = 200, EXAMPLES["BrokersAnswer"]
+    code, text = api.run(tmp_path, command)
+    assert (code, "Nothing needs attention. Checked" in text, never["headline"] in text) == (0, True, True)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from backend.control.alerts.heartbeat import STALE_S, WatchSigns, silent_part
+from backend.control.alerts.heartbeat import WatchSigns, silent_part
+from backend.store.blind_spots import UNWATCHED_MS_MIN
 
 NOW_S = 10_000.0
+STALE_S = UNWATCHED_MS_MIN / 1000
 FRESH = WatchSigns(round_ended_s=NOW_S - 2, stored_s=NOW_S - 2, unjudged_s=0.0, interval_s=2.0)
 
 

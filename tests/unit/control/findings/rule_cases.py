@@ -10,6 +10,7 @@ from backend.control.findings.finding_context import (
     ClusterSilence,
     GroupOffset,
     LogBounds,
+    RoundAge,
     ThrottleSetting,
 )
 from backend.control.findings.remote_read_growth import ReadGrowth
@@ -130,6 +131,13 @@ CASES: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
     "leader-skew": [
         ({"partitions": led_by_another(10, 6), "replicas": []}, {"partitions": led_by_another(10, 5), "replicas": []}),
         ({"partitions": led_by_another(10, 6), "replicas": []}, {"partitions": led_by_another(9, 9), "replicas": []}),
+    ],
+    "observer-down": [
+        ({"round_age": RoundAge(10_001, 2_000)}, {"round_age": RoundAge(10_000, 2_000)}),
+        ({"round_age": RoundAge(60_001, 20_000, "It failed.")}, {"round_age": RoundAge(60_000, 20_000)}),
+        ({"round_age": RoundAge(90_000, 2_000)},
+         {"round_age": RoundAge(90_000, 2_000), "away": ClusterSilence(NOW_MS - 1, "No broker answers.")}),
+        ({"round_age": RoundAge(90_000, 2_000)}, {"round_age": None}),
     ],
     "pipeline-behind": [
         (pipeline(detail={"lag_ms": 10_001, "lag_records": 9}), pipeline(detail={"lag_ms": 10_000, "lag_records": 9})),

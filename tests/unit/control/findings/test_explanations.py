@@ -11,7 +11,7 @@ from backend.control.findings.catalogue import SLUGS, lane_of
 from backend.control.findings.causes import EXPLANATIONS, Link, with_causes
 from backend.control.findings.endangered_partitions import EndangeredPartition, EndangeredPartitions
 from backend.control.findings.evaluate import candidates, retained
-from backend.control.findings.finding_context import Candidate, ClusterSilence, GroupOffset, ThrottleSetting
+from backend.control.findings.finding_context import Candidate, ClusterSilence, GroupOffset, RoundAge, ThrottleSetting
 from backend.control.findings.open_in_memory import database_away
 from backend.control.findings.remote_read_growth import ReadGrowth
 from backend.control.findings.still_offsets import PartitionStill, StillOffset
@@ -77,6 +77,7 @@ def reads(broker_id: int, topic_name: str | None, **more: float) -> Facts:
 
 ORDERS_0: Final = TopicPartition("orders", 0)
 LAGS: Final = {"lag_ms": 20_000, "lag_records": 9}
+NO_ROUND: Facts = {"round_age": RoundAge(90_000, 2_000)}
 METADATA_PARTITION: Facts = {"partitions": [partition(METADATA, tiered=False)]}
 UNKNOWING: Facts = {"partitions": [partition(leader=2, pending_reason=PendingReason.LEADER_DOES_NOT_KNOW)]}
 # Broker 2 alone lacks in each of these.
@@ -151,13 +152,15 @@ BY_BROKER, BY_PARTITION, BY_CLUSTER = Link.BROKER, Link.PARTITION, Link.CLUSTER
 # (facts of the cause, facts of what it explains)
 SCENES: dict[Pair, tuple[Facts, Facts]] = {
     **{Pair("database-away", BY_CLUSTER, slug): ({}, facts) for slug, facts in {
-        "pipeline-behind": pipeline(detail=LAGS), "pipeline-down": pipeline(age_ms=6_001)}.items()},
+        "observer-down": NO_ROUND, "pipeline-behind": pipeline(detail=LAGS), "pipeline-down": pipeline(age_ms=6_001)
+    }.items()},
     **{Pair("rights-missing", BY_CLUSTER, slug): (RIGHTS, facts) for slug, facts in {
         "pipeline-behind": pipeline(detail=LAGS), "pipeline-down": pipeline(state="waiting")}.items()},
     **{Pair("last-leader-behind", BY_BROKER, slug): (BEHIND, facts) for slug, facts in {
         "broker-away": away(2), "metadata-unsafe": UNSAFE, "offline": {}}.items()},
     **{Pair("broker-away", BY_BROKER, slug): (away(2), facts) for slug, facts in {
         **OF_A_BROKER,
+        "observer-down": NO_ROUND,
         "copy-hung": {"partitions": [partition(leader=2)],
                       "open_segments": [segment(age_ms=MINUTE_MS + 1, copy_broker_id=2)]},
         "metadata-failed": UNKNOWING,

@@ -1,11 +1,15 @@
-"""Bytes produced: each partition's records times its own bytes per record."""
+"""Sums over the cluster: bytes produced, each partition's records times its own bytes per record, and sums of now."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
-from backend.control.observer.cluster_totals import produced
+from backend.control.findings.finding_context import ClusterSilence
+from backend.control.gateway.requests.metadata_requests import PartitionMetadata
+from backend.control.observer.cluster_totals import produced, totals_now
+from backend.control.observer.watches.liveness_watch import BrokerLiveness, Liveness
+from backend.protocol.errors import ErrorCode
 from backend.store.writes.samples import PartitionSample
 
 
@@ -65,3 +69,37 @@ def test_a_topic_made_anew_and_records_taken_back_are_no_production() -> None:
 
 def test_partitions_that_are_not_tiered_do_not_count() -> None:
     assert since([BIG], [partition("big", 1_100, tiered=False, local_log_bytes=1_100)]) is None
+
+
+ROUND = {
+    "brokers": 3,
+    "brokers_reachable": 3,
+    "offline_partitions": 0,
+    "replicas_not_in_sync": 0,
+    "local_log_bytes": 500,
+}
+AWAY = ClusterSilence(1_000, "No broker answered in 3 s.")
+
+
+def listed(leader: int, isr: tuple[int, ...]) -> PartitionMetadata:
+    return PartitionMetadata("orders", bytes(16), 0, leader, 0, (1, 2), isr, (), ErrorCode.NONE)
+
+
+def brokers(*alive: int) -> dict[int, BrokerLiveness]:
+    return {n: BrokerLiveness(n, 900, None if n in alive else f"Broker {n} refuses connections.") for n in (1, 2, 3)}
+
+
+def test_between_two_rounds_brokers_leaders_and_isr_are_those_of_liveness() -> None:
+    liveness = Liveness(2_000, brokers(1), (listed(1, (1,)), listed(-1, (2,))))
+    now = totals_now(ROUND, liveness, fresh=True)
+    changed = {"brokers_reachable": 1, "offline_partitions": 1, "replicas_not_in_sync": 2}
+    assert now == {**ROUND, **changed}
+    assert totals_now(ROUND, Liveness(2_000), fresh=True) == ROUND
+
+
+def test_sums_of_a_round_that_is_not_fresh_are_not_known_and_never_those_of_before() -> None:
+    away = Liveness(2_000, brokers(), (listed(1, (1, 2)),), away=AWAY)
+    assert totals_now(ROUND, away, fresh=False) == dict.fromkeys(ROUND) | {"brokers": 3, "brokers_reachable": 0}
+    hangs = Liveness(2_000, brokers(1, 2), (listed(1, (1,)),))
+    live = {"brokers": 3, "brokers_reachable": 2, "offline_partitions": 0, "replicas_not_in_sync": 1}
+    assert totals_now(ROUND, hangs, fresh=False) == {"local_log_bytes": None, **live}

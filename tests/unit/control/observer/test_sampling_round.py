@@ -10,6 +10,7 @@ import pytest
 
 from backend.control.gateway.broker_connection import BrokerAddress
 from backend.control.gateway.requests.metadata_requests import BrokerMetadata, PartitionMetadata
+from backend.control.gateway.requests.rights_requests import TOPICS, MissingRight
 from backend.control.memo import Memo
 from backend.control.observer.sampling.cluster_facts import (
     BrokerFacts,
@@ -18,6 +19,7 @@ from backend.control.observer.sampling.cluster_facts import (
     PartitionFacts,
     RemoteFacts,
     ReplicaFacts,
+    TopicFacts,
 )
 from backend.control.observer.sampling_round import RoundCache, RoundContext, SamplingRound, conclude_round
 from backend.protocol.errors import ErrorCode
@@ -185,3 +187,31 @@ def test_the_last_stable_offset_is_kept_with_the_others_while_the_leader_is_sile
     later = replace(facts, at_ms=2, partitions=(silent,))
     second = conclude_round(later, first.next_context(RoundContext()))
     assert second.partitions[0].last_stable_offset == 7
+
+
+@pytest.mark.parametrize("operation", ["Describe", "DescribeConfigs"])
+def test_remote_bytes_are_not_known_while_a_right_on_topics_is_missing(operation: str) -> None:
+    """Internal topics are still seen, as if nothing were tiered."""
+    internal = replace(start(0), tiered=False)
+    facts = ClusterFacts(1, "c", 1, {}, {}, (), (internal,))
+    ledger = LedgerSums(complete=True)
+    missing = (MissingRight(operation, TOPICS),)
+    blind = conclude_round(facts, RoundContext(ledger=ledger, missing_rights=missing))
+    assert blind.totals["remote_log_bytes"] is None
+    assert [row.remote_log_bytes for row in blind.partitions] == [None], "whether it is tiered is not known"
+    assert conclude_round(facts, RoundContext(ledger=ledger)).totals["remote_log_bytes"] == 0
+
+
+def test_a_topic_whose_settings_are_known_has_nothing_remote_though_others_are_hidden() -> None:
+    internal = replace(start(0), tiered=False)
+    topic = TopicFacts(internal.view.topic, internal.view.topic_id, 1, 1, internal=True, config={})
+    facts = ClusterFacts(1, "c", 1, {}, {}, (topic,), (internal,))
+    context = RoundContext(missing_rights=(MissingRight("Describe", TOPICS),))
+    assert [row.remote_log_bytes for row in conclude_round(facts, context).partitions] == [0]
+
+
+def test_remote_bytes_are_not_0_while_the_ledger_counts_some_of_topics_that_are_not_seen() -> None:
+    """The moment after rights were lost, and before they are asked for again."""
+    facts = ClusterFacts(1, "c", 1, {}, {}, (), (replace(start(0), tiered=False),))
+    ledger = LedgerSums({("hidden", 0): RemoteFacts(900, 1, 9)}, complete=True)
+    assert conclude_round(facts, RoundContext(ledger=ledger)).totals["remote_log_bytes"] is None

@@ -102,3 +102,16 @@ def test_a_finding_in_maintenance_is_shown_last_with_its_end_and_who_took_it() -
     assert last.detail == "Why. In maintenance for 1 h more. ada looks after it."
     assert (last.finding_id, last.taken_by, last.covered) == (7, "ada", True)
     assert (first.finding_id, first.taken_by, first.covered) == (8, "", False)
+
+
+def test_the_finding_of_missing_rights_takes_the_place_of_the_blind_spot_which_nobody_can_mute() -> None:
+    blind = [Blindness("rights-missing", "critical", "Rights are missing.", "Not seen.")]
+    assert [alert.object for alert in shown(blindness=blind)] == ["ebbline"]
+    (alert,) = shown(finding("rights-missing", "cluster"), blindness=blind)
+    assert alert.object == "cluster"
+    assert shown(finding("rights-missing", "cluster", muted_until_ms=10**15), blindness=blind) == []
+
+
+def test_an_observer_that_is_silent_is_one_row() -> None:
+    blind = [Blindness("samples-stale", "critical", "Not live.", "Old.")]
+    assert [alert.slug for alert in shown(finding("observer-down", "observer"), blindness=blind)] == ["samples-stale"]

@@ -155,3 +155,11 @@ def test_writes_are_blocked_with_the_first_reason_that_holds() -> None:
     assert block(aged(view(), NOW_MS + 1, "x"), True, "") == "The database is away: a change could not be recorded."
     assert "backend is down" in str(block(view(process("backend", age_ms=60_000)), True, ""))
     assert block(view(process("backend"), age_ms=300_000), True, "") == "Data is 5 m old."
+
+
+def test_when_it_was_checked_is_the_observer_s_word_as_for_the_commands() -> None:
+    observer = process("observer", detail={"checked_ms": NOW_MS - 150_000})
+    text = health_text.checked_text(view(observer, age_ms=1_000), 10_000)
+    assert text == "Nothing needs attention. Checked 10\u202f000 partitions, 2 m 30 s ago."
+    never = "Nothing has been checked yet: the observer has not finished a round."
+    assert health_text.checked_text(view(process("observer")), 10_000) == never

@@ -16,7 +16,7 @@ import pytest
 from backend.control.alerts.notices import OpenAlerts
 from backend.control.control_database import Database
 from backend.control.findings.endangered_partitions import EndangeredPartition, EndangeredPartitions
-from backend.control.findings.finding_context import ClusterSilence
+from backend.control.findings.finding_context import ClusterSilence, RoundAge
 from backend.control.findings.open_in_memory import AWAY
 from backend.control.findings.thresholds import RuleSetting, RuleSettings
 from backend.control.gateway.requests.config_requests import ConfigEntry
@@ -373,3 +373,39 @@ def test_while_another_program_holds_the_lock_who_dies_is_told_without_waiting_f
     assert ("offline", "orders-0") in state.open
     assert time.monotonic() - began_s < 4.0, "the first attempt alone waits for the lock"
     assert ("offline", "orders-0") in watched.play((20_000, alive(NOW_MS + 19_000, leader=-1))).open
+
+
+OBSERVER = ("observer-down", "observer")
+
+
+def without_rounds(at_ms: int) -> ObservedLiveness:
+    """Brokers answer, and this process has not ended one round for half a minute."""
+    return ObservedLiveness(Liveness(at_ms), (), (), round_age=RoundAge(30_000, 2_000, "Brokers of another cluster."))
+
+
+def test_an_observer_without_a_round_is_a_finding_and_what_the_process_before_saw_stays(
+    made: Callable[..., Watched], tmp_path: Path
+) -> None:
+    before = made()
+    before.play((1_000, observed(NOW_MS, [partition()])), (1_001, alive(NOW_MS + 1, leader=-1)))
+    after = Watched(f"sqlite:///{tmp_path / '0.db'}")
+    try:
+        state = after.play((2_000, without_rounds(NOW_MS + 30_000)), (21_999, without_rounds(NOW_MS + 49_999)))
+        assert state.open.keys() == {("offline", "orders-0")}, "it is held: a frozen backend has just gone on"
+        state = after.play((22_000, without_rounds(NOW_MS + 50_000)))
+        assert state.open.keys() == {("offline", "orders-0"), OBSERVER}
+        assert "Brokers of another cluster." in state.open[OBSERVER].evidence["sentence"]
+        assert after.play((23_000, alive(NOW_MS + 51_000))).open.keys() == set()
+    finally:
+        after.close()
+
+
+def test_a_round_that_waits_for_a_broker_that_is_away_is_explained_by_it(made: Callable[..., Watched]) -> None:
+    watched = made()
+    watched.play((1_000, observed(NOW_MS, [partition()])), (1_001, alive(NOW_MS + 1)))
+    silent = {2: BrokerLiveness(2, NOW_MS, "Broker 2 did not answer in 3 s.")}
+    seen = alive(NOW_MS + 30_000)
+    hung = replace(seen, liveness=replace(seen.liveness, brokers=silent), round_age=RoundAge(30_000, 2_000))
+    state = watched.play((30_000, hung), (60_000, hung))
+    assert state.open.keys() == {("broker-away", "broker 2")}, "one cause, one message"
+    assert state.open["broker-away", "broker 2"].evidence["explains"]["by_slug"] == {"observer-down": 1}

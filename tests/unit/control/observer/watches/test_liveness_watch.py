@@ -24,6 +24,7 @@ from backend.control.observer.watches.liveness_watch import (
     BrokerLiveness,
     Liveness,
     LivenessWatch,
+    metadata_interval_s,
     returning_brokers,
 )
 from backend.protocol.errors import ErrorCode
@@ -237,3 +238,10 @@ def test_a_broker_that_goes_away_is_told_while_another_question_waits_for_it(mon
     asyncio.run(asyncio.wait_for(watch(), 10))
     assert (seen[0].brokers[1].seen_ms, seen[0].brokers[1].error) == (7, "It does not answer.")
     assert seen[0].away == ClusterSilence(7, "It does not answer."), "no other one answers: the cluster is away"
+
+
+@pytest.mark.parametrize(
+    ("partitions", "interval_s"), [(0, 1.0), (230, 1.0), (10_000, 3.0), (50_000, 5.0), (1_000_000, 5.0)]
+)
+def test_leaders_and_isr_are_asked_for_every_5_s_at_any_size(partitions: int, interval_s: float) -> None:
+    assert metadata_interval_s(partitions) == pytest.approx(interval_s)
