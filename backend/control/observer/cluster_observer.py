@@ -342,6 +342,7 @@ class ClusterObserver:
 
     def _submit_liveness(self, liveness: Liveness) -> None:
         """Hands liveness on with the brokers and topics of the newest round; nothing before the first."""
+        self.readers.silent = frozenset(id_ for id_, broker in liveness.brokers.items() if broker.error is not None)
         if changed := self._brokers.changed(liveness):
             self.recorder.submit(RecorderEntry(brokers=changed))
         entry, facts, age = self._newest_entry, self.facts, self._round_age(liveness)

@@ -71,6 +71,8 @@ class ReaderWatch:
         self.topic_numbers: Mapping[int, TopicNumbers] = {}
         self.readings: BrokerReadings = {}
         self._coverage: MeterCoverage | None = None
+        self.silent: frozenset[int] = frozenset()
+        """Brokers that do not answer, as the observer sees them: nobody misses their metrics."""
         self.offsets: Sequence[GroupOffset] = ()
         self.groups = GroupCounts(0, 0)
         self.asked_ms: int | None = None
@@ -158,7 +160,8 @@ class ReaderWatch:
             at_ms,
         )
         self.numbers, self.topic_numbers = numbers, topics
-        self._coverage = remember_coverage(self._coverage or MeterCoverage(), hosts, numbers, at_ms)
+        answering = hosts.keys() - self.silent
+        self._coverage = remember_coverage(self._coverage or MeterCoverage(), answering, numbers, at_ms)
 
     async def _read_groups(self, hosts: Mapping[int, str]) -> None:
         at_ms = now_ms()

@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Collection, Iterable
+from typing import cast
+
+import pytest
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+
+from backend.control.gateway.kafka_client import Gateway
 from backend.control.gateway.requests.group_requests import GROUPS_MAX, Committed, CommittedOffsets, listed_groups
-from backend.control.observer.watches.reader_watch import OFFSETS_MAX, GroupCounts, group_offsets, left_out
+from backend.control.observer.watches import reader_watch
+from backend.control.observer.watches.meter_coverage import SILENT_MS
+from backend.control.observer.watches.reader_watch import (
+    OFFSETS_MAX,
+    GroupCounts,
+    ReaderWatch,
+    group_offsets,
+    left_out,
+)
 from backend.tiering.ids import TopicPartition
+from tests.unit.control.findings.sights import partition
 
 TP = TopicPartition("orders", 0)
 
@@ -46,3 +63,33 @@ def test_groups_and_offsets_that_are_not_looked_at_are_counted() -> None:
         " 2 committed offsets, as 100000 are kept at most."
         " Those without members are left out first."
     )
+
+
+class Meters:
+    """Meters of a broker."""
+
+    def __init__(self, broker_id: int) -> None:
+        self._broker_id = broker_id
+
+    def collect(self) -> Iterable[Metric]:
+        family = GaugeMetricFamily("kafka_remote_log_reader_task_queue_size", "Reads that wait.", labels=["broker"])
+        family.add_metric([str(self._broker_id)], 0.0)
+        yield family
+
+    def only(self, _: Collection[str], /) -> Meters:
+        return self
+
+
+@pytest.mark.parametrize(("silent", "stopped"), [({2}, []), (set(), [2])])
+def test_nobody_misses_the_metrics_of_a_broker_that_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch, silent: set[int], stopped: list[int]
+) -> None:
+    """A broker that crashes again and again is a finding; `ebbline status` is not blind for it."""
+    living, at_ms = [1, 2], 1_000
+    monkeypatch.setattr(reader_watch, "now_ms", lambda: at_ms)
+    watch = ReaderWatch(cast(Gateway, None), None, lambda: [Meters(number) for number in living])
+    hosts = {1: "localhost", 2: "localhost"}
+    asyncio.run(watch._read_meters(hosts))
+    living, watch.silent, at_ms = [1], frozenset(silent), at_ms + SILENT_MS
+    asyncio.run(watch._read_meters(hosts))
+    assert watch.facts([partition()])["meters"]["stopped"] == stopped
