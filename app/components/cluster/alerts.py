@@ -115,7 +115,7 @@ def _count(number: int, noun: str) -> str:
 def _stored(finding: FindingRow, windows: Sequence[MaintenanceWindow], now_ms: int) -> Alert:
     """A stored finding, with its age where it is not of now, the end of its maintenance, and who looks after it."""
     until_ms = maintenance_until(windows, finding.slug, finding.topic, finding.broker_id, now_ms)
-    alert = _line_of(finding)
+    alert = line_of(finding)
     age_ms = unseen_ms(finding.seen_ms, finding.closed_ms, now_ms)
     notes = [] if age_ms is None else [f"Last seen {fmt.duration(age_ms / 1000)} ago."]
     notes += [] if until_ms is None else [f"In maintenance for {fmt.duration((until_ms - now_ms) / 1000)} more."]
@@ -130,7 +130,8 @@ def _stored(finding: FindingRow, windows: Sequence[MaintenanceWindow], now_ms: i
     )
 
 
-def _line_of(finding: FindingRow) -> Alert:
+def line_of(finding: FindingRow) -> Alert:
+    """A stored finding in its words, with where its link leads."""
     severity = finding.severity if finding.severity in SEVERITIES else "warning"
     evidence = finding.evidence if isinstance(finding.evidence, dict) else {}
     detail = str(evidence.get("sentence", ""))
