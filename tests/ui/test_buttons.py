@@ -31,7 +31,7 @@ CALLS = {
     r"maintenance-end-(\d+)": r"DELETE /v1/maintenance/\1",
 }
 VIEW_ONLY = re.compile(
-    r"race-(step|pause|reset)|to-reassign|shortcut-\w+|window-\w+|now|(open|clone)-\d+|back|clear|dismiss|resume|retry"
+    r"race-(step|pause|reset)|to-reassign|shortcut-\w+|window-\w+|now|(open|clone)-\d+|back|clear|cause-close|dismiss|resume|retry"
     # These open a dialog that asks; the call is made by its own button.
     r"|raise|stop"
 )

@@ -20,6 +20,8 @@ SEVERITIES: Final = ("critical", "warning", "notice")
 ROWS_MAX: Final = 6
 # Each row has six elements; Activity and `ebbline findings` have all.
 DRAWN_MAX: Final = 50
+# Of what a cause explains, as many are listed under it; a link leads to all.
+EXPLAINED_MAX: Final = 10
 # Blindness is said with its age as of now; a finding of the same thing says nothing more.
 SAID_BY_BLINDNESS: Final = ("pipeline-down", "pipeline-behind")
 PARTITION_LINKS: Final[Mapping[str, str]] = {
@@ -47,7 +49,8 @@ class Alert:
     """One row of the card. ``partition`` or ``page``, there a ``section``, is where its link leads.
 
     ``age_ms``: since it was opened; ``action``: what to do. ``finding_id`` is of a stored finding, which can be muted
-    and taken over; ``covered``: it is in maintenance.
+    and taken over; ``covered``: it is in maintenance. ``explained``: what it is the cause of, the worst
+    first, of ``explained_count`` the first few.
     """
 
     slug: str
@@ -64,6 +67,8 @@ class Alert:
     finding_id: int | None = None
     taken_by: str = ""
     covered: bool = False
+    explained: tuple[Alert, ...] = ()
+    explained_count: int = 0
 
 
 def problems(
@@ -74,7 +79,7 @@ def problems(
 ) -> list[Alert]:
     """All that needs attention, our own blindness first, then by severity; last comes what is in maintenance.
 
-    A finding that is muted, or explained by another, is not shown.
+    A finding that is muted is not shown; one that is explained by another stands under it.
     """
     # Each silent broker is a finding.
     own = [
@@ -83,14 +88,24 @@ def problems(
         if b.slug != BROKERS_SILENT
     ]
     pipeline_said = any(alert.slug.startswith("pipeline-") for alert in own)
+    explained = explained_by(findings)
     shown = [
-        _stored(finding, windows, now_ms)
+        _with_explained(_stored(finding, windows, now_ms), explained.get((finding.slug, finding.object), ()))
         for finding in findings
         if finding.cause_slug is None
         and (finding.muted_until_ms or 0) <= now_ms
         and not (pipeline_said and finding.slug in SAID_BY_BLINDNESS)
     ]
     return [*own, *sorted(shown, key=lambda alert: (alert.covered, SEVERITIES.index(alert.severity)))]
+
+
+def explained_by(findings: Sequence[FindingRow]) -> dict[tuple[str, str], list[FindingRow]]:
+    """The open findings by the (slug, object) of the one that explains them, the worst and oldest first."""
+    result: dict[tuple[str, str], list[FindingRow]] = {}
+    for row in sorted(findings, key=lambda row: (SEVERITIES.index(_severity(row)), row.opened_ms)):
+        if row.cause_slug is not None and row.cause_object is not None:
+            result.setdefault((row.cause_slug, row.cause_object), []).append(row)
+    return result
 
 
 def summary(alerts: Sequence[Alert]) -> str:
@@ -110,6 +125,16 @@ def not_drawn(alerts: Sequence[Alert]) -> str | None:
 
 def _count(number: int, noun: str) -> str:
     return f"{fmt.count(number)} {noun}{'' if number == 1 else 's'}"
+
+
+def _with_explained(cause: Alert, findings: Sequence[FindingRow]) -> Alert:
+    first = tuple(line_of(finding) for finding in findings[:EXPLAINED_MAX])
+    return replace(cause, explained=first, explained_count=len(findings))
+
+
+def _severity(finding: FindingRow) -> str:
+    """That of a later version is a warning."""
+    return finding.severity if finding.severity in SEVERITIES else "warning"
 
 
 def _stored(finding: FindingRow, windows: Sequence[MaintenanceWindow], now_ms: int) -> Alert:
@@ -132,7 +157,7 @@ def _stored(finding: FindingRow, windows: Sequence[MaintenanceWindow], now_ms: i
 
 def line_of(finding: FindingRow) -> Alert:
     """A stored finding in its words, with where its link leads."""
-    severity = finding.severity if finding.severity in SEVERITIES else "warning"
+    severity = _severity(finding)
     evidence = finding.evidence if isinstance(finding.evidence, dict) else {}
     detail = str(evidence.get("sentence", ""))
     line = Alert(finding.slug, finding.object, severity, finding.sentence, detail, finding.action)

@@ -94,6 +94,7 @@ BY_CARD: Final[dict[str, tuple[DataSource, ...]]] = {
     "running": (RECORDS,),
     "plans": (RECORDS,),
     "rules": (RECORDS,),
+    "cause": (RECORDS,),
     "maintenance": (RECORDS,),
     "catch-up": (OFFSETS,),
     "matrix": (CONFIGS,),

@@ -21,7 +21,7 @@ from app.components.shared.selection import warn_unknown
 from app.query_cache import SlidingMs
 from app.state import ClusterView
 from app.theme import CONFIG
-from app.views.activity import activity_rules, maintenance_card, runbook_view
+from app.views.activity import activity_rules, cause_card, maintenance_card, runbook_view
 from backend.store.queries import activity as queries
 from backend.store.queries import audit
 from backend.store.queries.audit import ROWS_MAX, AuditRow, OperationRow
@@ -48,6 +48,7 @@ def render() -> None:
         return
     style.add("plan", "activity")
     plan_dialog.host(page)
+    cause_card.render(page)
     with st.container(key="card-timeline"):
         live(page, "timeline", _timeline, page)
     with st.container(key="grid-activity"):

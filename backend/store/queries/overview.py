@@ -54,6 +54,7 @@ class FindingRow:
     id: int | None = None
     acknowledged_by: str | None = None
     cause_slug: str | None = None
+    cause_object: str | None = None
     action: str = ""
 
 

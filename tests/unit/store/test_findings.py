@@ -86,6 +86,21 @@ def test_findings_are_filtered_and_come_newest_first(connection: Connection) -> 
     assert objects(queries.findings(connection, "c1", before_id=newest.id)) == ["bills-0"]
 
 
+def test_what_a_finding_explains_is_listed_by_its_slug_and_object(connection: Connection) -> None:
+    of_3 = {"cause_slug": "broker-away", "cause_object": "broker 3"}
+    writes.open_findings(
+        connection,
+        [
+            row("orders-0", **of_3),
+            row("orders-1", cause_slug="broker-away", cause_object="broker 2"),
+            row("orders-2", cause_slug="disk-offline", cause_object="broker 3"),
+            row("orders-3", cause_slug=None, cause_object=None),
+        ],
+    )
+    assert objects(queries.findings(connection, "c1", cause=("broker-away", "broker 3"))) == ["orders-0"]
+    assert objects(queries.findings(connection, "c1", cause=("broker-away", "broker 9"))) == []
+
+
 def test_a_silence_is_of_the_slug_and_object_and_ends(connection: Connection) -> None:
     writes.open_findings(connection, [row("orders-0"), row("orders-1")])
     writes.mute_findings(connection, "c1", "copy-hung", "orders-0", 500)

@@ -114,6 +114,7 @@ def queries(topic_id: str = "t", segment_id: str = "id", now_ms: int = 1_700_000
         "plans": lambda c: audit.operations(c, CLUSTER),
         "a plan": lambda c: audit.operation(c, CLUSTER, 1),
         "findings of all times": lambda c: findings.findings(c, CLUSTER, state="all"),
+        "what a finding explains": lambda c: findings.findings(c, CLUSTER, cause=("broker-away", "broker 3")),
         "open findings": lambda c: overview.open_findings(c, CLUSTER),
         "replicas by broker": lambda c: overview.replica_counts(c, CLUSTER),
         "settings": lambda c: config.config_values(c, CLUSTER, "topic", names=("retention.ms",), resource="orders"),
