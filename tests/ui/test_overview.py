@@ -60,8 +60,8 @@ def test_tiles_show_the_six_figures_of_the_seed(trouble: Database) -> None:
     page = open_page()
     shown = text_of(page)
     for figure in (
-        "Oldest open copy 2 h 55 m ▲ 219× its p99",
-        "Not in sync 2 replicas ▲ 1 stuck, 1 fetching",
+        "Oldest open copy ▲ 2 h 55 m 219× its p99",
+        "Not in sync ▲ 2 replicas 1 stuck, 1 fetching",
         "Delete overdue 0 B none in 1 h",
         "64% of disk used",
     ):

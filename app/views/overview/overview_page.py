@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import streamlit as st
 
 from app import state
-from app.components.cluster import broker_grid, health_text, quorum_panel, throughput, totals
+from app.components.cluster import broker_grid, health_text, quorum_panel, throughput, tile_card, totals
 from app.components.cluster.overview_facts import OverviewFacts
 from app.components.cluster.sparkline import sparkline
 from app.components.partition import pending_limits, range_list
@@ -152,14 +152,7 @@ def _tiles(page: Page) -> None:
 def _tile(tile: totals.Tile, page: Page, *, old: bool) -> str:
     colour = page.colours.muted if tile.status is None else status_colour(page.colours, tile.status)
     picture = sparkline(tile.series, colour)
-    image = f'<img src="{picture}" alt="{markup.text(tile.name)}, last {page.range_text}">' if picture else ""
-    sign = markup.mark(tile.status) + " " if tile.status else ""
-    note = " " + source("tiles")
-    return (
-        f'<div class="eb-tile{" eb-old" if old else ""}"><div class="eb-name">{markup.text(tile.name)}{note}</div>'
-        f'<div class="eb-figure">{markup.text(tile.value)}</div>'
-        f'<div class="eb-sub eb-{tile.status or "quiet"}">{sign}{markup.text(tile.sub)}</div>{image}</div>'
-    )
+    return tile_card.html(tile, picture, f"{tile.name}, last {page.range_text}", note=source("tiles"), old=old)
 
 
 def _attention(page: Page) -> None:
