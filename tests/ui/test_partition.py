@@ -64,7 +64,7 @@ def test_offsets_of_every_replica_are_drawn_and_told(trouble: Database) -> None:
 
 def test_chain_finds_the_segment_outside_lineage(trouble: Database) -> None:
     shown = _text(open_page("partition", tp="orders-7"))
-    assert "● 44 of 45 segments in lineage ▲ 1 outside, retention skips it" in shown
+    assert "● 44 of 45 segments in lineage ◆ 1 outside, retention skips it" in shown
     assert "epoch 13, [4 310 020, 4 602 119), 2.0 GB: leader goes 12 → 14 here" in shown
 
 

@@ -94,11 +94,12 @@ def read(page: Page) -> OverviewData:
     cluster_id, version = page.cluster_id, view.version
     brokers = state.read_cached(queries.brokers, cluster_id, version=version)
     open_segments = state.read_cached(partition_queries.open_segments, cluster_id, version=version)
+    findings = state.read_cached(queries.open_findings, cluster_id, version=version)
     copying = tuple(sorted({(s.topic, s.partition) for s in open_segments}))
     facts = OverviewFacts(
         now_ms=view.now_ms - (view.ages.offsets_ms or 0) if health_text.stale(view) else view.now_ms,
         ledger_ms=health_text.ledger_ms(view),
-        blindness=health_text.blindness(view, brokers, page.zone),
+        blindness=health_text.blindness(view, brokers, page.zone, findings),
         brokers=brokers,
         partitions=state.read_cached(partition_queries.partitions, cluster_id, version=version),
         replicas_behind=state.read_cached(queries.replicas_behind, cluster_id, version=version),
@@ -106,7 +107,7 @@ def read(page: Page) -> OverviewData:
         p99_ms=state.read_cached(queries.copy_p99_ms, cluster_id, copying, version=version),
         topics=state.read_cached(config_queries.topics, cluster_id, version=version),
         ledger=state.read_cached(queries.ledger_totals, cluster_id, version=version),
-        findings=state.read_cached(queries.open_findings, cluster_id, version=version),
+        findings=findings,
         windows=state.read_cached(
             maintenance.windows, cluster_id, SlidingMs.of(view.read_ms, step_ms=STEP_MS), version=version
         ),
