@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import streamlit as st
 
-from app import links, runbooks
+from app import links, runbooks, state
 from app.access.identity import READ_ONLY
-from app.components.cluster import alerts, explained_table, health_text
+from app.components.cluster import alerts, explained_table, health_text, muted_list
 from app.components.cluster.overview_facts import OverviewFacts
 from app.components.shared import format as fmt
 from app.components.shared import markup
 from app.components.shared.cards import card_head
 from app.components.shared.page import Page
 from app.control import finding_notes
+from app.query_cache import SlidingMs
 from app.state import ClusterView
+from backend.store.queries import audit, overview
+
+STEP_MS: Final = 5_000
 
 
 def draw(page: Page, view: ClusterView, facts: OverviewFacts) -> None:
@@ -21,6 +27,14 @@ def draw(page: Page, view: ClusterView, facts: OverviewFacts) -> None:
     problems = alerts.problems(facts.blindness, facts.findings, facts.windows, view.now_ms)
     card_head("attention", "Needs attention", alerts.summary(problems))
     finding_notes.show_problem()
+    block = health_text.note_block(view, page.user.may_write, READ_ONLY)
+    _problems(page, view, facts, problems, block)
+    _muted(page, view, block)
+
+
+def _problems(
+    page: Page, view: ClusterView, facts: OverviewFacts, problems: list[alerts.Alert], block: str | None
+) -> None:
     if not problems:
         age_ms = view.ages.offsets_ms or 0
         checked = fmt.count(sum(topic.partition_count for topic in facts.topics))
@@ -28,7 +42,6 @@ def draw(page: Page, view: ClusterView, facts: OverviewFacts) -> None:
         st.html(markup.empty(f"Nothing needs attention. Checked {checked} partitions, {age} ago."))
         return
     with st.container(key="attention-list"):
-        block = health_text.note_block(view, page.user.may_write, READ_ONLY)
         for number, problem in enumerate(problems[: alerts.ROWS_MAX]):
             _problem(number, problem, page, block)
     if len(problems) > alerts.ROWS_MAX:
@@ -37,6 +50,35 @@ def draw(page: Page, view: ClusterView, facts: OverviewFacts) -> None:
                 _problem(number, problem)
             if (left := alerts.not_drawn(problems)) is not None:
                 st.page_link(links.page("activity"), label=left)
+
+
+def _muted(page: Page, view: ClusterView, block: str | None) -> None:
+    """Folded away: what is silent, until when, by whom, and the way to end that."""
+    now = SlidingMs.of(view.read_ms, step_ms=STEP_MS)
+    since = SlidingMs.of(view.read_ms, muted_list.MUTE_MS_MAX, step_ms=STEP_MS)
+    findings = state.read_cached(overview.muted_findings, page.cluster_id, now, version=view.version)
+    if not findings:
+        return
+    actors = state.read_cached(audit.actors, page.cluster_id, muted_list.ACTION, since, version=view.version)
+    lines = muted_list.lines(findings, actors, view.now_ms)
+    if not lines:
+        return
+    with st.expander(f"{fmt.count(len(lines))} muted", key="muted"):
+        for line in lines[: muted_list.DRAWN_MAX]:
+            with st.container(horizontal=True, key=f"explained-row-muted-{line.finding_id}"):
+                st.html(muted_list.line_html(line, lambda at_ms: page.clock(at_ms, view.now_ms)))
+                st.button(
+                    "Unmute",
+                    key=f"unmute-{line.finding_id}",
+                    type="tertiary",
+                    disabled=block is not None,
+                    help=block or "It sends again; what is open is sent then",
+                    on_click=finding_notes.unmute,
+                    args=(page.user, line.finding_id),
+                )
+        if len(lines) > muted_list.DRAWN_MAX:
+            left = fmt.count(len(lines) - muted_list.DRAWN_MAX)
+            st.html(f'<div class="eb-lines">{left} more: <code class="eb-code">ebbline findings</code>.</div>')
 
 
 def _problem(number: int, problem: alerts.Alert, page: Page | None = None, block: str | None = None) -> None:

@@ -129,6 +129,21 @@ def open_findings(connection: Connection, cluster_id: str) -> list[FindingRow]:
     return [FindingRow(**row._mapping) for row in rows]
 
 
+def muted_findings(connection: Connection, cluster_id: str, now_ms: int) -> list[FindingRow]:
+    """The newest finding of each rule and object that is muted at that time, also one that is closed.
+
+    Those whose silence ends first come first.
+    """
+    table = t.finding
+    rows = connection.execute(
+        select(*(table.c[name] for name in FindingRow.__slots__))
+        .where(table.c.cluster_id == cluster_id, table.c.muted_until_ms > now_ms)
+        .order_by(table.c.muted_until_ms, table.c.id)
+    )
+    newest = {(row.slug, row.object): FindingRow(**row._mapping) for row in rows}
+    return list(newest.values())
+
+
 def history(
     connection: Connection, cluster_id: str, since_ms: int, points: int = HISTORY_POINTS
 ) -> list[ClusterSample]:

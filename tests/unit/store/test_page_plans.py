@@ -111,6 +111,8 @@ def queries(topic_id: str = "t", segment_id: str = "id", now_ms: int = 1_700_000
         "where a topic was remote": lambda c: time_travel.partitions_at(c, CLUSTER, now_ms - 364 * DAY_MS, "orders"),
         "the pipeline": lambda c: pipeline.pipeline_status(c, CLUSTER, 1),
         "audit": lambda c: audit.entries(c, CLUSTER),
+        "who muted what": lambda c: audit.actors(c, CLUSTER, "mute finding", now_ms - 30 * DAY_MS),
+        "muted findings": lambda c: overview.muted_findings(c, CLUSTER, now_ms),
         "plans": lambda c: audit.operations(c, CLUSTER),
         "a plan": lambda c: audit.operation(c, CLUSTER, 1),
         "findings of all times": lambda c: findings.findings(c, CLUSTER, state="all"),
