@@ -17,18 +17,19 @@ REFUSAL: Final = "This server refuses everything."
 
 class RefusingApi:
     """``calls`` are the requests that would change or plan something: ``POST /v1/plans``; ``roles`` of whom, ``bodies``
-    what they held.
+    what they held; ``answers`` to reads, by path.
     """
 
     def __init__(self) -> None:
         self.calls: list[str] = []
         self.roles: list[str] = []
         self.bodies: list[Any] = []
-        calls, roles, bodies = self.calls, self.roles, self.bodies
+        self.answers: dict[str, dict[str, object]] = {}
+        calls, roles, bodies, answers = self.calls, self.roles, self.bodies, self.answers
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                self._answer(200, {"run": None})
+                self._answer(200, answers.get(self.path, {"run": None}))
 
             def do_POST(self) -> None:
                 content = self.rfile.read(int(self.headers.get("Content-Length") or 0))

@@ -94,6 +94,8 @@ BY_CARD: Final[dict[str, tuple[DataSource, ...]]] = {
     "running": (RECORDS,),
     "plans": (RECORDS,),
     "rules": (RECORDS,),
+    "rule-catalogue": (ASKED,),
+    "thresholds": (ASKED,),
     "cause": (RECORDS,),
     "maintenance": (RECORDS,),
     "catch-up": (OFFSETS,),

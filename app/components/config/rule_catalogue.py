@@ -1,0 +1,164 @@
+"""The rules there are, as the API lists them: hold, severity, off, and what each explains. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pandas as pd
+
+from app.components.shared import format as fmt
+from app.components.shared import markup
+from app.components.shared.markup import Cell
+
+BY_RULE: Final = "as the rule says"
+SEVERITIES: Final = ("critical", "warning", "notice")
+# As the API.
+HOLD_S_MAX: Final = 86_400.0
+LINKS: Final = {
+    "cluster": "anywhere",
+    "broker": "of its broker",
+    "topic": "of its topic",
+    "partition": "of its partition",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultHold:
+    """How long it must be so before it is a finding; ``case`` empty: of all that no other one is about."""
+
+    case: str
+    hold_s: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSetting:
+    """The settings of a rule, for topics of a pattern or all; None: as the rule says."""
+
+    hold_s: float | None = None
+    severity: str | None = None
+    off: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RuleLine:
+    """A rule with its default holds, its settings by pattern of topics (None: all), and what it explains as text."""
+
+    slug: str
+    title: str
+    holds: tuple[DefaultHold, ...]
+    settings: Mapping[str | None, RuleSetting] = field(default_factory=dict)
+    explains: str = ""
+
+
+def lines(answer: Mapping[str, Any]) -> list[RuleLine]:
+    """Of the API's answer; those that somebody has set first."""
+    made = [
+        RuleLine(
+            rule["slug"],
+            rule["title"],
+            tuple(
+                DefaultHold(hold["case"] or "", hold["default_s"], hold["reason"])
+                for hold in answer.get("holds", ())
+                if hold["slug"] == rule["slug"]
+            ),
+            {
+                row["topics"]: RuleSetting(row["for_s"], row["severity"], row["off"])
+                for row in answer.get("rules", ())
+                if row["slug"] == rule["slug"]
+            },
+            "; ".join(map(_explanation, rule["explains"])),
+        )
+        for rule in answer.get("catalogue", ())
+    ]
+    return sorted(made, key=lambda line: not line.settings)
+
+
+def _explanation(row: Mapping[str, Any]) -> str:
+    """`below-min-isr, offline of its broker`, with what limits it."""
+    text = f"{', '.join(row['slugs'])} {LINKS.get(row['link'], row['link'])}"
+    if row["unseen_only"]:
+        text += " that cannot be seen now"
+    if row["evidence_rules"]:
+        text += f" that are {' or '.join(row['evidence_rules'])}"
+    return text
+
+
+def clause(rules: Sequence[RuleLine]) -> str:
+    """``43 rules · 2 are set, shown first``."""
+    changed = sum(bool(rule.settings) for rule in rules)
+    text = f"{fmt.count(len(rules))} rule{'' if len(rules) == 1 else 's'}"
+    return f"{text} · {fmt.count(changed)} {'is' if changed == 1 else 'are'} set, shown first" if changed else text
+
+
+def changes(now: RuleSetting, wanted: RuleSetting) -> dict[str, float | str | bool | None]:
+    """What the API is asked to set; empty: nothing differs."""
+    values: dict[str, float | str | bool | None] = {}
+    if wanted.hold_s != now.hold_s:
+        values["for_s"] = wanted.hold_s
+    if wanted.severity != now.severity:
+        values["severity"] = wanted.severity
+    if wanted.off != now.off:
+        values["off"] = wanted.off or None
+    return values
+
+
+def html(rules: Sequence[RuleLine]) -> str:
+    """The table: a line a rule, and one more for each pattern of topics that has its own settings."""
+    columns = [("Rule", "left"), ("Topics", "left"), ("Hold", "left"), ("Severity", "left"), ("State", "left")]
+    body = []
+    for rule in rules:
+        name = f'{markup.text(rule.slug)}<div class="eb-clause">{markup.text(rule.title)}</div>'
+        for topics, setting in _rows(rule):
+            severity = markup.status_word(setting.severity) if setting.severity in SEVERITIES else BY_RULE
+            body.append(
+                (
+                    Cell(html=name),
+                    topics or "all",
+                    Cell(html=_hold_html(rule, setting), css="eb-why"),
+                    Cell(html=severity, css="eb-nowrap" if setting.severity else "eb-nowrap eb-quiet"),
+                    Cell(html="<b>off</b>" if setting.off else "on"),
+                    Cell(rule.explains, css="eb-why"),
+                )
+            )
+    return markup.table([*columns, ("Explains", "left")], body, caption="Rules, their settings, what they explain")
+
+
+def _rows(rule: RuleLine) -> list[tuple[str | None, RuleSetting]]:
+    """Of all topics first, whether that is set or not."""
+    patterns = [(topics, setting) for topics, setting in rule.settings.items() if topics is not None]
+    return [(None, rule.settings.get(None, RuleSetting())), *patterns]
+
+
+def _hold_html(rule: RuleLine, setting: RuleSetting) -> str:
+    if setting.hold_s is not None:
+        return f"<b>{markup.text(f'{setting.hold_s:g} s')}</b>"
+    if not rule.holds:
+        return f'<span class="eb-quiet">{BY_RULE}</span>'
+    return "<br>".join(
+        f'<span title="{markup.text(hold.reason)}">{markup.text(_hold_text(hold))}</span>' for hold in rule.holds
+    )
+
+
+def _hold_text(hold: DefaultHold) -> str:
+    return f"{hold.hold_s:g} s {hold.case}".strip()
+
+
+def frame(rules: Sequence[RuleLine]) -> pd.DataFrame:
+    """The same as rows, with the reasons of the holds."""
+    rows = [(rule, topics, setting) for rule in rules for topics, setting in _rows(rule)]
+    return pd.DataFrame(
+        {
+            "rule": [rule.slug for rule, _, _ in rows],
+            "title": [rule.title for rule, _, _ in rows],
+            "topics": [topics or "all" for _, topics, _ in rows],
+            "hold_s": [setting.hold_s for _, _, setting in rows],
+            "default_holds": ["; ".join(map(_hold_text, rule.holds)) for rule, _, _ in rows],
+            "why_those_holds": [" ".join(hold.reason for hold in rule.holds) for rule, _, _ in rows],
+            "severity": [setting.severity or BY_RULE for _, _, setting in rows],
+            "off": [setting.off for _, _, setting in rows],
+            "explains": [rule.explains for rule, _, _ in rows],
+        }
+    )
