@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
+from sqlalchemy import func, select
 from streamlit.testing.v1 import AppTest
 
 from app.access.identity import VIEWER, User
@@ -116,7 +117,25 @@ def test_broker_events_show_leader_changes_and_failures_only(trouble: Database) 
     assert "copy finished" not in shown
     figure = json.loads(page.get("plotly_chart")[0].proto.spec)
     marks = {trace["name"]: len(trace["y"]) for trace in figure["data"]}
-    assert marks == {"incidents": 0, "Leader changes": 1, "Failed on brokers": 1, "Operator actions": 1}
+    drawn = {"incidents": 0, "Leader changes": 1, "Failed on brokers": 1, "Operator actions": 1}
+    assert marks == {**drawn, "Partitions in all": 0, "Ebbline itself": 0}
+
+
+def test_what_the_product_itself_did_and_partitions_that_came_are_moments(healthy: Database) -> None:
+    samples, moment = t.cluster_sample, now_ms()
+    status = t.process_status
+    at_ms = select(func.max(samples.c.sampled_ms)).scalar_subquery()
+    healthy.change(
+        status.update().where(status.c.process == "pipeline").values(started_ms=moment - 10 * MINUTE_MS),
+        samples.update().where(samples.c.sampled_ms == at_ms).values(partitions=samples.c.partitions + 12),
+    )
+    page = open_page("activity")
+    assert not page.exception
+    rows = next(frame.value for frame in page.dataframe if "what" in frame.value.columns)
+    by_kind = {kind: list(rows[rows["kind"] == kind]["what"]) for kind in ("Ebbline itself", "Partitions in all")}
+    assert by_kind["Ebbline itself"] == ["Pipeline started"]
+    assert len(by_kind["Partitions in all"]) == 1
+    assert by_kind["Partitions in all"][0].startswith("12 partitions more, ")
 
 
 def test_stored_findings_are_bars_of_the_timeline(trouble: Database) -> None:

@@ -106,7 +106,7 @@ BY_CARD: Final[dict[str, tuple[DataSource, ...]]] = {
     "set-aside": (SIZES,),
     "topics": (CONFIGS,),
     "config-history": (RECORDS,),
-    "timeline": (RECORDS, EVENTS),
+    "timeline": (RECORDS, EVENTS, OFFSETS),
     "audit": (RECORDS,),
     "broker-events": (EVENTS,),
     "race-False": (ASKED,),
