@@ -17,10 +17,10 @@ SEVERITIES: Final = ("critical", "warning", "notice")
 # As the API.
 HOLD_S_MAX: Final = 86_400.0
 LINKS: Final = {
-    "cluster": "anywhere",
-    "broker": "of its broker",
-    "topic": "of its topic",
-    "partition": "of its partition",
+    "cluster": "Anywhere",
+    "broker": "Of its broker",
+    "topic": "Of its topic",
+    "partition": "Of its partition",
 }
 
 
@@ -77,13 +77,13 @@ def lines(answer: Mapping[str, Any]) -> list[RuleLine]:
 
 
 def _explanation(row: Mapping[str, Any]) -> str:
-    """`below-min-isr, offline of its broker`, with what limits it."""
-    text = f"{', '.join(row['slugs'])} {LINKS.get(row['link'], row['link'])}"
+    """`Of its broker: below-min-isr, offline`, with what limits it."""
+    text = str(LINKS.get(row["link"], row["link"]))
     if row["unseen_only"]:
-        text += " that cannot be seen now"
+        text += ", while it cannot be seen"
     if row["evidence_rules"]:
-        text += f" that are {' or '.join(row['evidence_rules'])}"
-    return text
+        text += f", where it is {' or '.join(row['evidence_rules'])}"
+    return f"{text}: {', '.join(row['slugs'])}"
 
 
 def clause(rules: Sequence[RuleLine]) -> str:

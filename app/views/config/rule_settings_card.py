@@ -68,7 +68,7 @@ def _fields(now: RuleSetting, of: str) -> RuleSetting:
         key=f"rule-settings-hold-{of}",
         format="%g",
         step=None,
-        width=140,
+        width=190,
     )
     severities = [rule_catalogue.BY_RULE, *rule_catalogue.SEVERITIES]
     severity = st.selectbox(

@@ -63,7 +63,10 @@ def _muted(page: Page, view: ClusterView, block: str | None) -> None:
     lines = muted_list.lines(findings, actors, view.now_ms)
     if not lines:
         return
-    with st.expander(f"{fmt.count(len(lines))} muted", key="muted"):
+    with (
+        st.expander(f"{fmt.count(len(lines))} muted", key="muted", type="compact"),
+        st.container(key="explained-list-muted"),
+    ):
         for line in lines[: muted_list.DRAWN_MAX]:
             with st.container(horizontal=True, key=f"explained-row-muted-{line.finding_id}"):
                 st.html(muted_list.line_html(line, lambda at_ms: page.clock(at_ms, view.now_ms)))
@@ -95,7 +98,7 @@ def _problem(number: int, problem: alerts.Alert, page: Page | None = None, block
         )
         _links(number, problem, page, block)
         if page is not None and problem.explained:
-            _explained(number, problem)
+            _explained(problem)
 
 
 def _links(number: int, problem: alerts.Alert, page: Page | None, block: str | None) -> None:
@@ -109,12 +112,20 @@ def _links(number: int, problem: alerts.Alert, page: Page | None, block: str | N
             _notes(page, problem.finding_id, problem.taken_by, block)
 
 
-def _explained(number: int, problem: alerts.Alert) -> None:
-    """Folded away: the first of what it explains, each with the page of its object."""
-    plural = "" if problem.explained_count == 1 else "s"
-    with st.expander(f"Explains {fmt.count(problem.explained_count)} finding{plural}", key=f"explained-{number}"):
+def _explained(problem: alerts.Alert) -> None:
+    """Folded away: the first of what it explains, each with the page of its object.
+
+    By the finding's number, so that it stays open where others come before it.
+    """
+    of, plural = problem.finding_id, "" if problem.explained_count == 1 else "s"
+    label = f"Explains {fmt.count(problem.explained_count)} finding{plural}"
+    with (
+        st.container(key=f"explained-of-{of}"),
+        st.expander(label, key=f"explained-{of}", type="compact"),
+        st.container(key=f"explained-list-{of}"),
+    ):
         for place, explained in enumerate(problem.explained):
-            with st.container(horizontal=True, key=f"explained-row-{number}-{place}"):
+            with st.container(horizontal=True, key=f"explained-row-{of}-{place}"):
                 st.html(
                     f'<div class="eb-explained">{markup.mark(explained.severity)} {markup.text(explained.title)}</div>'
                 )

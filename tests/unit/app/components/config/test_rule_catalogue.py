@@ -37,13 +37,15 @@ def test_every_rule_is_a_line_and_those_that_are_set_come_first() -> None:
 def test_a_line_says_hold_severity_state_and_what_it_explains() -> None:
     html = rule_catalogue.html(rule_catalogue.lines(ANSWER))
     shown = plain(html)
-    assert "copy-slow Copying falls behind logs-* 60 s as the rule says on delete-lag, local-debt anywhere" in shown
+    assert "copy-slow Copying falls behind logs-* 60 s as the rule says on Anywhere: delete-lag, local-debt" in shown
     assert "set-aside Replica folders are kept that nobody uses all as the rule says ▲ Critical off" in shown
-    assert "broker-away A broker does not answer all 4 s 3 s of all as the rule says on below-min-isr, " in shown
+    assert (
+        "broker-away A broker does not answer all 4 s 3 s of all as the rule says on Of its broker: below-min-isr, "
+        in shown
+    )
     assert "Silent for <b>" not in html
-    of_rights = "pipeline-behind, pipeline-down anywhere that are not allowed"
-    assert of_rights in shown
-    assert "voter-catching-up anywhere that cannot be seen now" in shown
+    assert "Anywhere, while it cannot be seen: copy-dangling, " in shown
+    assert "; Anywhere, where it is not allowed: pipeline-behind, pipeline-down" in shown
 
 
 def test_the_table_twin_has_a_row_for_each_pattern() -> None:
