@@ -1,7 +1,7 @@
 """Starts of the product's processes, holes in its samples, and partitions that came or went, as ticks. Pure.
 
-The last start of each process is stored, and earlier ones only as holes in the samples of more than a minute. Which
-topics were made is not stored: the samples have the number of partitions.
+The last start of each process is stored, and earlier ones only as holes in the samples of more than a minute. Names of
+topics that were made are not stored: the samples have the number of partitions.
 """
 
 from __future__ import annotations

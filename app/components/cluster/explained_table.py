@@ -33,13 +33,13 @@ def html(findings: Sequence[FindingRow], now_ms: int) -> str:
     """The first of them: how bad, what, since when."""
     body = []
     for line, finding in ((alerts.line_of(row), row) for row in findings[:ROWS_MAX]):
-        said = f'{markup.text(line.title)}<div class="eb-clause">{markup.text(line.detail)}</div>'
+        text_html = f'{markup.text(line.title)}<div class="eb-clause">{markup.text(line.detail)}</div>'
         age = fmt.duration(max(1, round((now_ms - finding.opened_ms) / 1000)))
         body.append(
             (
                 Cell(html=markup.status_word(line.severity), css="eb-nowrap"),
                 Cell(finding.slug, css="eb-nowrap"),
-                Cell(html=said, css="eb-event"),
+                Cell(html=text_html, css="eb-event"),
                 Cell(age, css="eb-nowrap"),
             )
         )

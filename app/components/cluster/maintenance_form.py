@@ -43,7 +43,7 @@ def epoch_ms(clock: datetime | None, zone: tzinfo | None) -> int | None:
 
 
 def refusal(given: MaintenanceInput, now_ms: int) -> str:
-    """What is to be mended first, as a sentence; empty: nothing."""
+    """A sentence about what is to be mended first; empty: nothing."""
     begins_ms = given.begins_ms if given.begins_ms is not None else now_ms
     if given.topic and not _PATTERN.fullmatch(given.topic):
         return "The pattern has letters, digits, and . _ - * ? [ ]."

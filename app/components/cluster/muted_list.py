@@ -29,7 +29,7 @@ class MutedLine:
 
 
 def lines(findings: Sequence[FindingRow], actors: Mapping[str, str], now_ms: int) -> list[MutedLine]:
-    """Those that are open first, then by the end of their silence. ``actors``: who muted, by object of the audit."""
+    """Open ones first, then by the end of their silence. ``actors``: who muted, by object of the audit."""
     made = [
         MutedLine(
             finding.id,

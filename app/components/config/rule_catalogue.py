@@ -34,7 +34,7 @@ class DefaultHold:
 
 
 @dataclass(frozen=True, slots=True)
-class RuleSetting:
+class RuleSettingLine:
     """The settings of a rule, for topics of a pattern or all; None: as the rule says."""
 
     hold_s: float | None = None
@@ -49,29 +49,29 @@ class RuleLine:
     slug: str
     title: str
     holds: tuple[DefaultHold, ...]
-    settings: Mapping[str | None, RuleSetting] = field(default_factory=dict)
+    settings: Mapping[str | None, RuleSettingLine] = field(default_factory=dict)
     explains: str = ""
 
 
-def lines(answer: Mapping[str, Any]) -> list[RuleLine]:
-    """Of the API's answer; those that somebody has set first."""
+def lines(response: Mapping[str, Any]) -> list[RuleLine]:
+    """Of the API's response; those that somebody has set first."""
     made = [
         RuleLine(
             rule["slug"],
             rule["title"],
             tuple(
                 DefaultHold(hold["case"] or "", hold["default_s"], hold["reason"])
-                for hold in answer.get("holds", ())
+                for hold in response.get("holds", ())
                 if hold["slug"] == rule["slug"]
             ),
             {
-                row["topics"]: RuleSetting(row["for_s"], row["severity"], row["off"])
-                for row in answer.get("rules", ())
+                row["topics"]: RuleSettingLine(row["for_s"], row["severity"], row["off"])
+                for row in response.get("rules", ())
                 if row["slug"] == rule["slug"]
             },
             "; ".join(map(_explanation, rule["explains"])),
         )
-        for rule in answer.get("catalogue", ())
+        for rule in response.get("catalogue", ())
     ]
     return sorted(made, key=lambda line: not line.settings)
 
@@ -93,15 +93,15 @@ def clause(rules: Sequence[RuleLine]) -> str:
     return f"{text} · {fmt.count(changed)} {'is' if changed == 1 else 'are'} set, shown first" if changed else text
 
 
-def changes(now: RuleSetting, wanted: RuleSetting) -> dict[str, float | str | bool | None]:
-    """What the API is asked to set; empty: nothing differs."""
+def changes(now: RuleSettingLine, chosen: RuleSettingLine) -> dict[str, float | str | bool | None]:
+    """The values that the API is asked to set; empty: nothing differs."""
     values: dict[str, float | str | bool | None] = {}
-    if wanted.hold_s != now.hold_s:
-        values["for_s"] = wanted.hold_s
-    if wanted.severity != now.severity:
-        values["severity"] = wanted.severity
-    if wanted.off != now.off:
-        values["off"] = wanted.off or None
+    if chosen.hold_s != now.hold_s:
+        values["for_s"] = chosen.hold_s
+    if chosen.severity != now.severity:
+        values["severity"] = chosen.severity
+    if chosen.off != now.off:
+        values["off"] = chosen.off or None
     return values
 
 
@@ -126,13 +126,13 @@ def html(rules: Sequence[RuleLine]) -> str:
     return markup.table([*columns, ("Explains", "left")], body, caption="Rules, their settings, what they explain")
 
 
-def _rows(rule: RuleLine) -> list[tuple[str | None, RuleSetting]]:
+def _rows(rule: RuleLine) -> list[tuple[str | None, RuleSettingLine]]:
     """Of all topics first, whether that is set or not."""
     patterns = [(topics, setting) for topics, setting in rule.settings.items() if topics is not None]
-    return [(None, rule.settings.get(None, RuleSetting())), *patterns]
+    return [(None, rule.settings.get(None, RuleSettingLine())), *patterns]
 
 
-def _hold_html(rule: RuleLine, setting: RuleSetting) -> str:
+def _hold_html(rule: RuleLine, setting: RuleSettingLine) -> str:
     if setting.hold_s is not None:
         return f"<b>{markup.text(f'{setting.hold_s:g} s')}</b>"
     if not rule.holds:

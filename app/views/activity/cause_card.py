@@ -40,14 +40,14 @@ def _explained(page: Page, cause: tuple[str, str]) -> None:
     findings = state.read_cached(overview.open_findings, page.cluster_id, version=view.version)
     explained = alerts.explained_by(findings).get(cause, [])
     slug, object_ = cause
-    said = next((row.sentence for row in findings if (row.slug, row.object) == cause), f"{slug} of {object_}")
+    title = next((row.sentence for row in findings if (row.slug, row.object) == cause), f"{slug} of {object_}")
 
     def clock(at_ms: int | None) -> str:
         return page.clock(at_ms, view.now_ms)
 
     count = f"explains {fmt.count(len(explained))} finding{'' if len(explained) == 1 else 's'}"
     rows = explained_table.frame(explained, clock) if explained else None
-    card_head("cause", said, count, rows=rows)
+    card_head("cause", title, count, rows=rows)
     if not explained:
         st.html(markup.empty("It explains nothing now: what it explained is over, or stands for itself."))
         return

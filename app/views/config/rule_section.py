@@ -22,15 +22,15 @@ def render(page: Page) -> None:
     """Asks the API at each run of the page: nothing else changes them. Raises DatabaseUnreachable."""
     block = health_text.note_block(page.view(), page.user.may_write, READ_ONLY)
     try:
-        answer = control_api(page.user).rule_settings()
+        response = control_api(page.user).rule_settings()
     except ControlApiError as error:
         with st.container(key="card-rules"):
             card_head("rules", "Rules", "")
             st.html(markup.empty(f"? {error}"))
         return
     rule_changes.show_problem()
-    rule_settings_card.draw(page.user, rule_catalogue.lines(answer), block)
-    rows = rule_table.lines(answer)
+    rule_settings_card.render(page.user, rule_catalogue.lines(response), block)
+    rows = rule_table.lines(response)
     with st.container(key="card-rules"):
         card_head("thresholds", "Thresholds", rule_table.clause(rows), rows=rule_table.frame(rows))
         _form(page.user, [row for row in rows if row.topics is None], block)

@@ -9,7 +9,7 @@ import streamlit as st
 
 from app.access.identity import User
 from app.components.config import rule_catalogue
-from app.components.config.rule_catalogue import RuleLine, RuleSetting
+from app.components.config.rule_catalogue import RuleLine, RuleSettingLine
 from app.components.shared import markup
 from app.components.shared.cards import card_head
 from app.control import rule_changes
@@ -20,7 +20,7 @@ PATTERN: Final = re.compile(r"[A-Za-z0-9._*?\[\]!-]{1,249}")
 WRONG_PATTERN: Final = "The pattern has letters, digits, and . _ - * ? [ ]."
 
 
-def draw(user: User, rules: list[RuleLine], block: str | None) -> None:
+def render(user: User, rules: list[RuleLine], block: str | None) -> None:
     """The card."""
     with st.container(key="card-rule-catalogue"):
         rows = rule_catalogue.frame(rules) if rules else None
@@ -38,12 +38,12 @@ def _form(user: User, rules: dict[str, RuleLine], block: str | None) -> None:
             st.text_input("Topics", key="rule-settings-topics", placeholder="all, or logs-*", width=140) or ""
         ).strip()
         rule = rules.get(slug or "")
-        now = RuleSetting() if rule is None else rule.settings.get(topics or None, RuleSetting())
-        wanted = _fields(now, f"{slug}-{topics}")
+        now = RuleSettingLine() if rule is None else rule.settings.get(topics or None, RuleSettingLine())
+        chosen = _fields(now, f"{slug}-{topics}")
         reason = (
             st.text_input("Reason", key="rule-settings-reason", max_chars=REASON_CHARS_MAX, width=220) or ""
         ).strip()
-        values = rule_catalogue.changes(now, wanted)
+        values = rule_catalogue.changes(now, chosen)
         wrong = WRONG_PATTERN if topics and not PATTERN.fullmatch(topics) else ""
         missing = "Choose a rule first." if rule is None else wrong or ("" if values else "Nothing differs yet.")
         hint = block or missing or ("" if reason else "Give a reason first.")
@@ -57,7 +57,7 @@ def _form(user: User, rules: dict[str, RuleLine], block: str | None) -> None:
         )
 
 
-def _fields(now: RuleSetting, of: str) -> RuleSetting:
+def _fields(now: RuleSettingLine, of: str) -> RuleSettingLine:
     """The controls with what is set; another rule or pattern has other values, so its controls are others."""
     hold_s = st.number_input(
         "Hold (s)",
@@ -79,4 +79,4 @@ def _fields(now: RuleSetting, of: str) -> RuleSetting:
         width=150,
     )
     state = st.selectbox("State", [ON, OFF], index=int(now.off), key=f"rule-settings-state-{of}", width=80)
-    return RuleSetting(hold_s, None if severity == rule_catalogue.BY_RULE else severity, state == OFF)
+    return RuleSettingLine(hold_s, None if severity == rule_catalogue.BY_RULE else severity, state == OFF)

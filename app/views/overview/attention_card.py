@@ -22,7 +22,7 @@ from backend.store.queries import audit, overview
 STEP_MS: Final = 5_000
 
 
-def draw(page: Page, view: ClusterView, facts: OverviewFacts) -> None:
+def render(page: Page, view: ClusterView, facts: OverviewFacts) -> None:
     """The card, in a live part."""
     problems = alerts.problems(facts.blindness, facts.findings, facts.windows, view.now_ms)
     card_head("attention", "Needs attention", alerts.summary(problems))

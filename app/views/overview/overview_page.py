@@ -158,7 +158,7 @@ def _tile(tile: totals.Tile, page: Page, *, old: bool) -> str:
 
 def _attention(page: Page) -> None:
     reading = read(page)
-    attention_card.draw(page, reading.view, reading.facts)
+    attention_card.render(page, reading.view, reading.facts)
 
 
 def _keeping_up(page: Page) -> None:

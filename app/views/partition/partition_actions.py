@@ -89,9 +89,9 @@ def leak_lines(findings: Sequence[FindingRow], topic: str, number: int) -> list[
     return [_line(alerts.line_of(finding)) for finding in here]
 
 
-def _line(said: alerts.Alert) -> str:
-    text = f"{said.title}. {said.detail} {said.action}"
-    return f'<div class="eb-lines">{markup.mark(said.severity)} {markup.text(text)}</div>'
+def _line(alert: alerts.Alert) -> str:
+    text = f"{alert.title}. {alert.detail} {alert.action}"
+    return f'<div class="eb-lines">{markup.mark(alert.severity)} {markup.text(text)}</div>'
 
 
 def no_election(row: PartitionRow) -> str | None:

@@ -11,7 +11,7 @@ FindingItem = dict[str, Any]
 
 
 def with_causes(listed: Sequence[FindingItem], everything: Iterable[FindingItem]) -> list[FindingItem]:
-    """What is listed, and of all others those that explain some of it: a page of a storm may begin after its cause."""
+    """The listed ones, and of all others those that explain some: a page of a storm may begin after its cause."""
     named = {cause for row in listed if (cause := _cause_name(row)) is not None}
     there = {row["id"] for row in listed}
     return [*listed, *(row for row in everything if _name(row) in named and row["id"] not in there)]

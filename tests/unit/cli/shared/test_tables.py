@@ -171,7 +171,7 @@ def test_what_a_finding_explains_is_indented_below_it() -> None:
         finding(id=5, severity="warning", cause_slug="disk-offline", cause_object="broker 9"),
     ]
     lines = texts(tables.findings(rows, NOW_MS))[1:]
-    # What has its cause elsewhere says so: here it is a line of its severity.
+    # The last one says that its cause is elsewhere; it is a line of its severity.
     assert [(line[0], line[3]) for line in lines] == [
         ("2", "divergence"),
         ("3", "broker-away"),

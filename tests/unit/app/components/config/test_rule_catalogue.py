@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.components.config import rule_catalogue
-from app.components.config.rule_catalogue import RuleSetting
+from app.components.config.rule_catalogue import RuleSettingLine
 from backend.control.http.rule_catalogue import rule_answers
 from tests.ui.conftest import plain
 
@@ -58,15 +58,15 @@ def test_the_table_twin_has_a_row_for_each_pattern() -> None:
 
 
 @pytest.mark.parametrize(
-    ("now", "wanted", "values"),
+    ("now", "chosen", "values"),
     [
-        (RuleSetting(), RuleSetting(), {}),
-        (RuleSetting(), RuleSetting(hold_s=0.0), {"for_s": 0.0}),
-        (RuleSetting(60.0, "notice", True), RuleSetting(), {"for_s": None, "severity": None, "off": None}),
-        (RuleSetting(60.0), RuleSetting(60.0, "critical", True), {"severity": "critical", "off": True}),
+        (RuleSettingLine(), RuleSettingLine(), {}),
+        (RuleSettingLine(), RuleSettingLine(hold_s=0.0), {"for_s": 0.0}),
+        (RuleSettingLine(60.0, "notice", True), RuleSettingLine(), {"for_s": None, "severity": None, "off": None}),
+        (RuleSettingLine(60.0), RuleSettingLine(60.0, "critical", True), {"severity": "critical", "off": True}),
     ],
 )
 def test_only_what_differs_is_sent_and_what_is_emptied_is_as_the_rule_says(
-    now: RuleSetting, wanted: RuleSetting, values: dict[str, Any]
+    now: RuleSettingLine, chosen: RuleSettingLine, values: dict[str, Any]
 ) -> None:
-    assert rule_catalogue.changes(now, wanted) == values
+    assert rule_catalogue.changes(now, chosen) == values
