@@ -100,17 +100,16 @@ class ControlApi:
         return _plan(self._post(f"/v1/plans/{plan_id}/revert", {}, PLAN_TIMEOUT_S))
 
     def mute_finding(self, finding_id: int, minutes: int) -> None:
-        """Keeps a finding silent. Raises ControlApiError."""
+        """Keeps a finding silent; 0 minutes end that. Raises ControlApiError."""
         self._post(f"/v1/findings/{finding_id}/mute", {"minutes": minutes}, PLAN_TIMEOUT_S)
 
     def acknowledge_finding(self, finding_id: int) -> None:
         """The user looks after a finding. Raises ControlApiError."""
         self._post(f"/v1/findings/{finding_id}/acknowledge", {}, PLAN_TIMEOUT_S)
 
-    def add_maintenance(self, minutes: int, topic: str | None, broker_id: int | None, reason: str) -> None:
-        """Begins a maintenance window now. Raises ControlApiError."""
-        body = {"minutes": minutes, "topic": topic, "broker_id": broker_id, "reason": reason}
-        self._post("/v1/maintenance", body, PLAN_TIMEOUT_S)
+    def add_maintenance(self, window: Json) -> None:
+        """Begins or plans a maintenance window. Raises ControlApiError."""
+        self._post("/v1/maintenance", window, PLAN_TIMEOUT_S)
 
     def end_maintenance(self, window_id: int) -> None:
         """Ends a window now. Raises ControlApiError."""

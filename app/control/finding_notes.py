@@ -7,7 +7,10 @@ from typing import Final
 
 import streamlit as st
 
+from app import state
 from app.access.identity import User
+from app.components.cluster import maintenance_form
+from app.components.cluster.maintenance_form import MaintenanceInput
 from app.components.shared import markup
 from app.control.api_client import ControlApiError
 from app.control.user_api import control_api, debounce
@@ -20,15 +23,21 @@ def mute(user: User, finding_id: int, minutes: int) -> None:
     _act(f"mute {finding_id} {minutes}", lambda: control_api(user).mute_finding(finding_id, minutes))
 
 
+def unmute(user: User, finding_id: int) -> None:
+    """Ends the silence of a finding."""
+    _act(f"unmute {finding_id}", lambda: control_api(user).mute_finding(finding_id, 0))
+
+
 def acknowledge(user: User, finding_id: int) -> None:
     """Says that the user looks after a finding."""
     _act(f"acknowledge {finding_id}", lambda: control_api(user).acknowledge_finding(finding_id))
 
 
-def begin_maintenance(user: User, minutes: int, topic: str | None, broker_id: int | None, reason: str) -> None:
-    """Begins a window now."""
-    what = f"maintenance {minutes} {topic} {broker_id}"
-    _act(what, lambda: control_api(user).add_maintenance(minutes, topic, broker_id, reason))
+def add_maintenance(user: User, given: MaintenanceInput) -> None:
+    """Begins or plans a window."""
+    # Now, when it is pressed: the form was drawn before.
+    body = maintenance_form.body(given, state.now_ms())
+    _act(f"maintenance {given}", lambda: control_api(user).add_maintenance(body))
 
 
 def end_maintenance(user: User, window_id: int) -> None:

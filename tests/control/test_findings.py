@@ -213,6 +213,9 @@ def test_a_broker_that_dies_is_found_until_it_returns_also_by_a_new_backend(
     assert "under-replicated" in unsafe["evidence"]["sentence"]
     assert own.get(f"/v1/findings/{lost['id']}")["runbook"] == "docs/runbooks/offline.md"
     assert [item["id"] for item in own.get("/v1/findings?topic=solo")["items"]] == [lost["id"]]
+    explained = own.get("/v1/findings?cause=broker-away:broker%203")["items"]
+    assert lost["id"] in {item["id"] for item in explained}
+    assert {item["cause_object"] for item in explained} == {"broker 3"}
     severe = own.get("/v1/findings?severity=critical")["items"]
     assert {away["id"], lost["id"]} <= {item["id"] for item in severe}
     metrics = own.operator.get("/metrics").text

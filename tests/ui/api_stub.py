@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -16,19 +16,24 @@ REFUSAL: Final = "This server refuses everything."
 
 
 class RefusingApi:
-    """``calls`` are the requests that would change or plan something: ``POST /v1/plans``; ``roles`` of whom."""
+    """``calls`` are the requests that would change or plan something: ``POST /v1/plans``; ``roles`` of whom, ``bodies``
+    what they held; ``answers`` to reads, by path.
+    """
 
     def __init__(self) -> None:
         self.calls: list[str] = []
         self.roles: list[str] = []
-        calls, roles = self.calls, self.roles
+        self.bodies: list[Any] = []
+        self.answers: dict[str, dict[str, object]] = {}
+        calls, roles, bodies, answers = self.calls, self.roles, self.bodies, self.answers
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                self._answer(200, {"run": None})
+                self._answer(200, answers.get(self.path, {"run": None}))
 
             def do_POST(self) -> None:
-                self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                bodies.append(json.loads(content) if content else None)
                 calls.append(f"POST {self.path}")
                 roles.append(str(self.headers.get("X-Ebbline-Role")))
                 self._answer(403, {"type": "urn:ebbline:forbidden", "title": "Forbidden", "detail": REFUSAL})

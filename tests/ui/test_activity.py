@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
+from sqlalchemy import func, select
 from streamlit.testing.v1 import AppTest
 
 from app.access.identity import VIEWER, User
 from app.views.activity import activity_rules
 from backend.store import tables as t
-from tests.ui.api_stub import refusing_api
+from tests.ui.api_stub import REFUSAL, refusing_api
 from tests.ui.conftest import Database, html_of, now_ms, open_page, text_of, viewer
 from tests.ui.seed import CLUSTER_ID, uuid_text
 
@@ -115,7 +117,25 @@ def test_broker_events_show_leader_changes_and_failures_only(trouble: Database) 
     assert "copy finished" not in shown
     figure = json.loads(page.get("plotly_chart")[0].proto.spec)
     marks = {trace["name"]: len(trace["y"]) for trace in figure["data"]}
-    assert marks == {"incidents": 0, "Leader changes": 1, "Failed on brokers": 1, "Operator actions": 1}
+    drawn = {"incidents": 0, "Leader changes": 1, "Failed on brokers": 1, "Operator actions": 1}
+    assert marks == {**drawn, "Partitions in all": 0, "Ebbline itself": 0}
+
+
+def test_what_the_product_itself_did_and_partitions_that_came_are_moments(healthy: Database) -> None:
+    samples, moment = t.cluster_sample, now_ms()
+    status = t.process_status
+    at_ms = select(func.max(samples.c.sampled_ms)).scalar_subquery()
+    healthy.change(
+        status.update().where(status.c.process == "pipeline").values(started_ms=moment - 10 * MINUTE_MS),
+        samples.update().where(samples.c.sampled_ms == at_ms).values(partitions=samples.c.partitions + 12),
+    )
+    page = open_page("activity")
+    assert not page.exception
+    rows = next(frame.value for frame in page.dataframe if "what" in frame.value.columns)
+    by_kind = {kind: list(rows[rows["kind"] == kind]["what"]) for kind in ("Ebbline itself", "Partitions in all")}
+    assert by_kind["Ebbline itself"] == ["Pipeline started"]
+    assert len(by_kind["Partitions in all"]) == 1
+    assert by_kind["Partitions in all"][0].startswith("12 partitions more, ")
 
 
 def test_stored_findings_are_bars_of_the_timeline(trouble: Database) -> None:
@@ -193,6 +213,39 @@ def test_every_rule_is_listed_with_those_that_fire_first_and_the_file_for_promet
     listed = next(frame.value for frame in page.dataframe if "firing" in frame.value.columns)
     assert next(iter(listed["rule"])) == "local-debt"
     assert "Download Prometheus rules" in {str(button.proto.label) for button in page.get("download_button")}
+
+
+def test_a_maintenance_window_is_planned_with_begin_end_rule_topics_and_broker(
+    healthy: Database, tmp_path: Path
+) -> None:
+    begins = datetime.now(UTC).replace(second=0, microsecond=0, tzinfo=None) + timedelta(hours=2)
+    with refusing_api(tmp_path) as api:
+        page = open_page("activity")
+        assert page.button(key="maintenance-begin").label == "Begin now"
+        page.datetime_input(key="maintenance-begins").set_value(begins)
+        page.selectbox(key="maintenance-length").select("Until …").run()
+        assert page.button(key="maintenance-begin").help == "Say when it ends."
+        page.datetime_input(key="maintenance-ends").set_value(begins + timedelta(minutes=90))
+        page.selectbox(key="maintenance-rule").select("copy-slow")
+        page.selectbox(key="maintenance-broker").select("4")
+        page.text_input(key="maintenance-topic").input("logs-*")
+        page.text_input(key="maintenance-reason").input("new disks").run()
+        assert not page.exception
+        button = page.button(key="maintenance-begin")
+        assert (button.label, button.disabled) == ("Plan it", False)
+        button.click().run()
+        assert api.calls == ["POST /v1/maintenance"]
+        assert api.bodies == [
+            {
+                "begins_ms": round(begins.replace(tzinfo=UTC).timestamp() * 1000),
+                "minutes": 90,
+                "slug": "copy-slow",
+                "topic": "logs-*",
+                "broker_id": 4,
+                "reason": "new disks",
+            }
+        ]
+        assert REFUSAL in text_of(page)
 
 
 def test_the_rules_file_is_made_outside_of_the_page_for_whom_it_was_drawn(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ PARAMETERS = {
     "reassign": ("plan", "step"),
     "config": ("section", "key", "topic"),
     "lab": ("scenario", "step"),
-    "activity": ("q", "kind", "runbook"),
+    "activity": ("q", "kind", "runbook", "cause"),
 }
 
 

@@ -26,12 +26,13 @@ CALLS = {
     r"race-cancel": "POST /v1/lab/bootstrap/cancel",
     r"pause": "POST /v1/plans/3/pause",
     r"mute-[18]-(\d+)": r"POST /v1/findings/\1/mute",
+    r"unmute-(\d+)": r"POST /v1/findings/\1/mute",
     r"acknowledge-(\d+)": r"POST /v1/findings/\1/acknowledge",
     r"maintenance-begin": "POST /v1/maintenance",
     r"maintenance-end-(\d+)": r"DELETE /v1/maintenance/\1",
 }
 VIEW_ONLY = re.compile(
-    r"race-(step|pause|reset)|to-reassign|remove-safely|shortcut-\w+|window-\w+|now|(open|clone)-\d+|back|clear|dismiss|resume|retry"
+    r"race-(step|pause|reset)|to-reassign|shortcut-\w+|window-\w+|now|(open|clone)-\d+|back|clear|cause-close|dismiss|resume|retry"
     # These open a dialog that asks; the call is made by its own button.
     r"|raise|stop"
 )
@@ -101,6 +102,20 @@ def test_what_a_person_decides_about_findings_is_one_call_each(trouble: Database
             assert api.calls == [_expected(key)]
             assert REFUSAL in text_of(page)
             api.calls.clear()
+        muted = t.finding.update().where(t.finding.c.id == 41).values(muted_until_ms=moment + 3_600_000)
+        entry = {"at_ms": moment, "actor": "ops-1", "role": "operator", "action": "mute finding"}
+        entry |= {"object": "offline orders-1", "result": "verified"}
+        trouble.change(muted, insert(t.audit).values(cluster_id=seed.CLUSTER_ID, **entry))
+        page = open_page("overview")
+        assert "mute-1-41" not in {button.key for button in page.button}
+        (listed,) = [expander for expander in page.expander if expander.label == "1 muted"]
+        assert "No leader: orders-1" in "".join(str(element.proto.body) for element in listed.get("html"))
+        assert re.search(r"muted until \d\d:\d\d:\d\d|muted until \d{4}-", text_of(page))
+        assert "by ops-1" in text_of(page)
+        page.button(key="unmute-41").click().run()
+        assert api.calls == [_expected("unmute-41")]
+        assert REFUSAL in text_of(page)
+        api.calls.clear()
         page = open_page("activity")
         assert "topics logs-*" in text_of(page)
         page.button(key="maintenance-end-5").click().run()
@@ -182,6 +197,7 @@ def test_every_button_makes_exactly_one_call_or_only_changes_the_view(running: D
     assert missing == [
         "clear-throttle",
         "review|save|elect|remove-records|topic-change|broker-change|set-aside-remove",
+        r"unmute-(\d+)",
         "maintenance-begin",
         r"maintenance-end-(\d+)",
     ], "these need more than a press"

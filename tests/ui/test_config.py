@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,9 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from app.components.config import rule_table
+from backend.control.http.openapi import ANSWER_EXAMPLES
 from backend.store import tables as t
-from tests.ui.api_stub import refusing_api
+from tests.ui.api_stub import REFUSAL, refusing_api
 from tests.ui.conftest import Database, html_of, open_page, plain, text_of, viewer
 from tests.ui.seed import FLAG
 
@@ -216,6 +218,33 @@ def test_thresholds_are_asked_of_the_api_and_a_refusal_is_shown(
     with refusing_api(tmp_path) as api:
         monkeypatch.setenv("EBBLINE_API_URL", api.url)
         assert "0 thresholds" in text_of(config_page(section="rules"))
+
+
+def test_hold_severity_and_state_of_a_rule_are_set_for_topics(
+    trouble: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with refusing_api(tmp_path) as api:
+        monkeypatch.setenv("EBBLINE_API_URL", api.url)
+        api.answers["/v1/alerts/rules"] = json.loads(ANSWER_EXAMPLES.read_text())["RuleSettingsAnswer"] | {
+            "catalogue": [{"slug": "copy-slow", "title": "Copying falls behind", "explains": []}]
+        }
+        page = config_page(section="rules")
+        assert not page.exception
+        assert "1 rule · 1 is set, shown first" in text_of(page)
+        page.selectbox(key="rule-settings-rule").select("copy-slow").run()
+        page.text_input(key="rule-settings-topics").input("logs-*").run()
+        assert page.number_input(key="rule-settings-hold-copy-slow-logs-*").value == 60.0
+        assert page.button(key="rule-settings-set").help == "Nothing differs yet."
+        page.number_input(key="rule-settings-hold-copy-slow-logs-*").set_value(300.0)
+        page.selectbox(key="rule-settings-severity-copy-slow-logs-*").select("notice").run()
+        assert page.button(key="rule-settings-set").help == "Give a reason first."
+        page.text_input(key="rule-settings-reason").input("batch loads").run()
+        page.button(key="rule-settings-set").click().run()
+        assert not page.exception
+        assert api.calls == ["POST /v1/alerts/rules/copy-slow"]
+        values = {"for_s": 300.0, "severity": "notice"}
+        assert api.bodies == [{"values": values, "topics": "logs-*", "reason": "batch loads"}]
+        assert REFUSAL in text_of(page)
 
 
 def test_a_threshold_says_its_value_its_default_and_why() -> None:

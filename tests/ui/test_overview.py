@@ -13,7 +13,7 @@ from streamlit.testing.v1 import AppTest
 from app.components.shared import format as fmt
 from backend.store import tables as t
 from tests.ui import seed
-from tests.ui.conftest import INTERVAL_MS, Database, html_of, now_ms, open_page, text_of
+from tests.ui.conftest import INTERVAL_MS, Database, html_of, now_ms, open_page, plain, text_of
 
 
 def chart(page: AppTest, key: str) -> dict[str, Any]:
@@ -61,8 +61,8 @@ def test_tiles_show_the_six_figures_of_the_seed(trouble: Database) -> None:
     page = open_page()
     shown = text_of(page)
     for figure in (
-        "Oldest open copy 2 h 55 m ▲ 219× its p99",
-        "Not in sync 2 replicas ▲ 1 stuck, 1 fetching",
+        "Oldest open copy ▲ 2 h 55 m 219× its p99",
+        "Not in sync ▲ 2 replicas 1 stuck, 1 fetching",
         "Delete overdue 0 B none in 1 h",
         "64% of disk used",
     ):
@@ -199,6 +199,41 @@ def test_a_silent_broker_is_named_and_its_checks_are_unknown(healthy: Database) 
     assert "◆ 5/6 brokers" in shown
     assert cells(page, "unknown") == 6
     assert "? unknown: Broker 4 does not answer" in shown
+
+
+def explained_by_broker_4(database: Database, number: int) -> None:
+    """Broker 4 does not answer, which explains so many partitions."""
+    away = seed.finding_of_broker_4(now_ms())
+    rows = [
+        away | {"slug": "below-min-isr", "object": f"orders-{i}", "broker_id": None, "topic": "orders", "partition": i}
+        | {"sentence": f"Below min ISR: orders-{i}", "cause_slug": "broker-away", "cause_object": "broker 4"}
+        for i in range(number)
+    ]  # fmt: skip
+    database.change(t.finding.insert().values(**away), *(t.finding.insert().values(**row) for row in rows))
+
+
+def test_what_a_cause_explains_is_listed_under_it_with_a_link_to_all(healthy: Database) -> None:
+    explained_by_broker_4(healthy, 12)
+    page = open_page()
+    assert not page.exception
+    assert "Needs attention 1 problem" in text_of(page)
+    (under,) = [expander for expander in page.expander if "Explains" in expander.label]
+    assert under.label == "Explains 12 findings"
+    drawn = [plain(str(element.proto.body)) for element in under.get("html")]
+    assert len(drawn) == 10
+    assert drawn[0] == "◆ Below min ISR: orders-0"
+    links = [(link.proto.label, link.proto.query_string) for link in under.get("page_link")]
+    assert links[0] == ("Open partition →", "tp=orders-0")
+    assert links[-1] == ("All 12 →", "cause=broker-away%3Abroker+4")
+    full = open_page("activity", cause="broker-away:broker 4")
+    assert not full.exception
+    shown = text_of(full)
+    assert "Broker 4 does not answer explains 12 findings" in shown
+    assert all(f"Below min ISR: orders-{number} " in shown for number in range(12))
+    full.button(key="cause-close").click().run()
+    assert "explains 12 findings" not in text_of(full)
+    over = open_page("activity", cause="broker-away:broker 5")
+    assert "It explains nothing now" in text_of(over)
 
 
 def test_names_from_the_cluster_are_text_not_markup(healthy: Database) -> None:

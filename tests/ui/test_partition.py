@@ -64,7 +64,7 @@ def test_offsets_of_every_replica_are_drawn_and_told(trouble: Database) -> None:
 
 def test_chain_finds_the_segment_outside_lineage(trouble: Database) -> None:
     shown = _text(open_page("partition", tp="orders-7"))
-    assert "● 44 of 45 segments in lineage ▲ 1 outside, retention skips it" in shown
+    assert "● 44 of 45 segments in lineage ◆ 1 outside, retention skips it" in shown
     assert "epoch 13, [4 310 020, 4 602 119), 2.0 GB: leader goes 12 → 14 here" in shown
 
 
@@ -374,11 +374,27 @@ def test_groups_that_read_it_from_the_remote_tier_are_listed_with_what_they_have
     assert "No group is below the leader's local start" in text_of(open_page("partition", tp="orders-0"))
 
 
-def test_where_a_segment_is_outside_the_lineage_its_end_is_taken_into_the_field(trouble: Database) -> None:
+def test_no_button_removes_records_for_a_leaked_segment(trouble: Database) -> None:
+    """Consumers can read what lies below its end: the page says what the finding says, and offers no offset."""
+    leak = {
+        "cluster_id": CLUSTER_ID,
+        "slug": "segment-leak",
+        "object": "orders-7",
+        "topic": "orders",
+        "partition": 7,
+        "severity": "warning",
+        "sentence": "1 remote segment that retention does not see: orders-7",
+        "action": "Leave them: they cost storage only.",
+        "evidence": {"sentence": "2.0 GB."},
+        "opened_ms": now_ms(),
+        "seen_ms": now_ms(),
+    }
+    trouble.change(t.finding.insert().values(leak))
     page = open_page("partition", tp="orders-7")
-    assert "Segments outside the leader's lineage end at 4 602 119" in _text(page)
-    page.button(key="remove-safely").click().run()
-    assert not page.exception
-    assert page.text_input(key="remove-below").value == "4602119"
-    assert not page.button(key="remove-records").disabled
-    assert "remove-safely" not in {button.key for button in open_page("partition", tp="orders-0").button}
+    assert "1 outside, retention skips it" in _text(page)
+    said = "1 remote segment that retention does not see: orders-7. 2.0 GB. Leave them: they cost storage only."
+    assert said in _text(page)
+    assert {button.label for button in page.button if "emove" in button.label} == {"Remove records…"}
+    assert page.text_input(key="remove-below").value == ""
+    assert page.button(key="remove-records").disabled
+    assert said not in _text(open_page("partition", tp="orders-0"))

@@ -81,7 +81,7 @@ def test_a_partition_in_the_link_shows_its_ledger_with_lineage_and_no_gaps(troub
     page = open_page("remote", q="orders-7")
     shown = _shown(page)
     assert "Ledger 45 rows · orders-7" in shown
-    assert "▲ 1 outside lineage" in shown
+    assert "◆ 1 outside lineage" in shown
     assert "✓ no gaps" in shown
     assert set(_ledger(page)["partition"]) == {"orders-7"}
 

@@ -26,10 +26,10 @@ from tests.ui.conftest import Database, html_of, now_ms, open_page, plain, text_
 WRITES = re.compile(
     r"change|change-other|revert-\d+|race-start|race-cancel|fault-break|fault-heal|clear-throttle|save|move|pause|raise|stop"
     r"|broker-change|set-aside-remove|topic-change|elect|remove-records"
-    r"|mute-.*|acknowledge-.*|maintenance-(begin|end-.*)"
+    r"|(un)?mute-.*|acknowledge-.*|maintenance-(begin|end-.*)|rule-.*"
 )
 # Old data stops nobody there: what the lab broke may be the cause, and must be healed; a mute changes no cluster.
-LAB = re.compile(r"race-.*|fault-.*|mute-.*|acknowledge-.*|maintenance-.*")
+LAB = re.compile(r"race-.*|fault-.*|(un)?mute-.*|acknowledge-.*|maintenance-.*|rule-.*")
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
 # ui.md, section 8. A heatmap has a point a cell.

@@ -1,1 +1,1 @@
-"""Parts of the pages about the whole cluster: alerts, health, totals, brokers, quorum, activity. Pure."""
+"""Parts of the pages about the whole cluster: alerts and causes, health, totals, brokers, quorum, activity. Pure."""

@@ -22,6 +22,7 @@ INCIDENT_ROWS_MAX: Final = 5
 TICKS_MAX: Final = 500
 ROW_PX: Final = 26
 LEADERS, FAILED, ACTIONS = "Leader changes", "Failed on brokers", "Operator actions"
+TOPICS, OWN = "Partitions in all", "Ebbline itself"
 RESULT_STATUS: Final = {"refused": "warning", "failed": "critical"}
 
 
@@ -38,7 +39,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class TimelineTick:
-    """A moment: of a broker's event, or of a user's attempt."""
+    """A moment: of a broker's event, of a user's attempt, of partitions that came or went, of the product itself."""
 
     row: str
     at_ms: int
@@ -97,10 +98,17 @@ def figure(
     zone: tzinfo | None,
 ) -> go.Figure:
     """Incidents on top, 5 kinds in a row each and further ones in one together; below them, always there,
-    events of brokers and actions of people.
+    events of brokers, actions of people, changes of the number of partitions, and of the product itself.
     """
     drawn, incidents = _in_rows(incident_bars, now_ms)
-    names = [*incidents, LEADERS, FAILED, ACTIONS]
+    kinds = {
+        LEADERS: colours.notice,
+        FAILED: colours.critical,
+        ACTIONS: colours.local,
+        TOPICS: colours.notice,
+        OWN: colours.notice,
+    }
+    names = [*incidents, *kinds]
     fig = go.Figure()
     fig.add_bar(
         y=[names.index(bar.row) for bar in drawn],
@@ -113,7 +121,7 @@ def figure(
         hovertemplate="%{customdata}<extra></extra>",
         name="incidents",
     )
-    for row, colour in ((LEADERS, colours.notice), (FAILED, colours.critical), (ACTIONS, colours.local)):
+    for row, colour in kinds.items():
         own = [mark for mark in marks if mark.row == row]
         fig.add_scatter(
             x=[_time(mark.at_ms, zone) for mark in own],

@@ -20,6 +20,8 @@ SEVERITIES: Final = ("critical", "warning", "notice")
 ROWS_MAX: Final = 6
 # Each row has six elements; Activity and `ebbline findings` have all.
 DRAWN_MAX: Final = 50
+# Of what a cause explains, as many are listed under it; a link leads to all.
+EXPLAINED_MAX: Final = 10
 # Blindness is said with its age as of now; a finding of the same thing says nothing more.
 SAID_BY_BLINDNESS: Final[Mapping[str, frozenset[str]]] = {
     "observer-down": frozenset({"backend-down", "observer-down", "samples-stale"}),
@@ -54,7 +56,8 @@ class Alert:
     """One row of the card. ``partition`` or ``page``, there a ``section``, is where its link leads.
 
     ``age_ms``: since it was opened; ``action``: what to do. ``finding_id`` is of a stored finding, which can be muted
-    and taken over; ``covered``: it is in maintenance.
+    and taken over; ``covered``: it is in maintenance. ``explained``: what it is the cause of, the worst
+    first, of ``explained_count`` the first few.
     """
 
     slug: str
@@ -71,6 +74,8 @@ class Alert:
     finding_id: int | None = None
     taken_by: str = ""
     covered: bool = False
+    explained: tuple[Alert, ...] = ()
+    explained_count: int = 0
 
 
 def problems(
@@ -81,7 +86,7 @@ def problems(
 ) -> list[Alert]:
     """All that needs attention, our own blindness first, then by severity; last comes what is in maintenance.
 
-    A finding that is muted, or explained by another, is not shown.
+    A finding that is muted is not shown; one that is explained by another stands under it.
     """
     # Each silent broker is a finding.
     own = [
@@ -89,15 +94,24 @@ def problems(
         for b in blindness
         if b.slug != BROKERS_SILENT and not (b.slug == SAID_BY_FINDING and b.slug in {f.slug for f in findings})
     ]
-    blind_slugs = {alert.slug for alert in own}
+    blind_slugs, explained = {alert.slug for alert in own}, explained_by(findings)
     shown = [
-        _stored(finding, windows, now_ms)
+        _with_explained(_stored(finding, windows, now_ms), explained.get((finding.slug, finding.object), ()))
         for finding in findings
         if finding.cause_slug is None
         and (finding.muted_until_ms or 0) <= now_ms
         and not blind_slugs & SAID_BY_BLINDNESS.get(finding.slug, frozenset())
     ]
     return [*own, *sorted(shown, key=lambda alert: (alert.covered, SEVERITIES.index(alert.severity)))]
+
+
+def explained_by(findings: Sequence[FindingRow]) -> dict[tuple[str, str], list[FindingRow]]:
+    """The open findings by the (slug, object) of the one that explains them, the worst and oldest first."""
+    result: dict[tuple[str, str], list[FindingRow]] = {}
+    for row in sorted(findings, key=lambda row: (SEVERITIES.index(_severity(row)), row.opened_ms)):
+        if row.cause_slug is not None and row.cause_object is not None:
+            result.setdefault((row.cause_slug, row.cause_object), []).append(row)
+    return result
 
 
 def summary(alerts: Sequence[Alert]) -> str:
@@ -119,10 +133,20 @@ def _count(number: int, noun: str) -> str:
     return f"{fmt.count(number)} {noun}{'' if number == 1 else 's'}"
 
 
+def _with_explained(cause: Alert, findings: Sequence[FindingRow]) -> Alert:
+    first = tuple(line_of(finding) for finding in findings[:EXPLAINED_MAX])
+    return replace(cause, explained=first, explained_count=len(findings))
+
+
+def _severity(finding: FindingRow) -> str:
+    """That of a later version is a warning."""
+    return finding.severity if finding.severity in SEVERITIES else "warning"
+
+
 def _stored(finding: FindingRow, windows: Sequence[MaintenanceWindow], now_ms: int) -> Alert:
     """A stored finding, with its age where it is not of now, the end of its maintenance, and who looks after it."""
     until_ms = maintenance_until(windows, finding.slug, finding.topic, finding.broker_id, now_ms)
-    alert = _line_of(finding)
+    alert = line_of(finding)
     age_ms = unseen_ms(finding.seen_ms, finding.closed_ms, now_ms)
     notes = [] if age_ms is None else [f"Last seen {fmt.duration(age_ms / 1000)} ago."]
     notes += [] if until_ms is None else [f"In maintenance for {fmt.duration((until_ms - now_ms) / 1000)} more."]
@@ -137,8 +161,9 @@ def _stored(finding: FindingRow, windows: Sequence[MaintenanceWindow], now_ms: i
     )
 
 
-def _line_of(finding: FindingRow) -> Alert:
-    severity = finding.severity if finding.severity in SEVERITIES else "warning"
+def line_of(finding: FindingRow) -> Alert:
+    """A stored finding in its words, with where its link leads."""
+    severity = _severity(finding)
     evidence = finding.evidence if isinstance(finding.evidence, dict) else {}
     detail = str(evidence.get("sentence", ""))
     line = Alert(finding.slug, finding.object, severity, finding.sentence, detail, finding.action)

@@ -12,13 +12,15 @@ from app.state import ClusterView
 from backend.store.blind_spots import CHECKED, BlindSpot, blind_spots
 from backend.store.blind_spots import stale as blind_spots_stale
 from backend.store.queries.health import STALE_AFTER_INTERVALS, ProcessHealth
-from backend.store.queries.overview import BrokerRow
+from backend.store.queries.overview import SEVERITIES, BrokerRow, FindingRow
 
 # A page that is open reads every two seconds; a slow one may take a few.
 READ_MS_MAX: Final = 15_000
 BROKERS_SILENT: Final = "brokers-silent"
 # Blind spots of which the figures are as old as the newest sample.
 OLD_FIGURES: Final = ("backend-down", "observer-down", "samples-stale")
+BROKER_AWAY: Final = "broker-away"
+CLUSTER_AWAY: Final = "cluster-away"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +96,14 @@ def note_block(view: ClusterView, may_write: bool, read_only: str) -> str | None
     return None
 
 
-def head_pills(view: ClusterView, brokers: Sequence[BrokerRow], zone: tzinfo | None) -> list[HeadPill]:
-    """The age of the data, and the brokers with the age of the remote log's metadata."""
-    return [_age_pill(view, zone), _broker_pill(view, brokers, zone)]
+def head_pills(
+    view: ClusterView, brokers: Sequence[BrokerRow], zone: tzinfo | None, findings: Sequence[FindingRow] = ()
+) -> list[HeadPill]:
+    """The age of the data, and the brokers with the age of the remote log's metadata.
+
+    `findings`: all that are open; brokers that do not answer are as bad as they say.
+    """
+    return [_age_pill(view, zone), _broker_pill(view, brokers, zone, findings)]
 
 
 def paused_pill(view: ClusterView, zone: tzinfo | None) -> HeadPill:
@@ -115,7 +122,9 @@ def _age_pill(view: ClusterView, zone: tzinfo | None) -> HeadPill:
     return HeadPill(f"Live · {fmt.duration(max(1, round(age_ms / 1000)))} ago", "notice", "Age of the newest sample")
 
 
-def _broker_pill(view: ClusterView, brokers: Sequence[BrokerRow], zone: tzinfo | None) -> HeadPill:
+def _broker_pill(
+    view: ClusterView, brokers: Sequence[BrokerRow], zone: tzinfo | None, findings: Sequence[FindingRow]
+) -> HeadPill:
     if view.away is not None:
         return HeadPill("Database away", "critical", f"Last read {fmt.clock(view.read_ms, view.now_ms, zone)}")
     answering = sum(broker.reachable for broker in brokers)
@@ -135,18 +144,27 @@ def _broker_pill(view: ClusterView, brokers: Sequence[BrokerRow], zone: tzinfo |
     if pipeline.state in ("starting", "waiting"):
         behind = f"pipeline {pipeline.state}"
     status = "ok" if brokers and answering == len(brokers) and pipeline.state == "running" else "warning"
+    if answering < len(brokers) and not stale(view):
+        status = _silence_severity([broker for broker in brokers if not broker.reachable], findings)
     return HeadPill(
         f"{brokers_text} · {behind}", status, "Brokers that answered · how far the remote log's ledger is behind"
     )
 
 
-def blindness(view: ClusterView, brokers: Sequence[BrokerRow], zone: tzinfo | None) -> list[Blindness]:
-    """Parts of Ebbline itself that are down or behind, the worst first."""
+def blindness(
+    view: ClusterView, brokers: Sequence[BrokerRow], zone: tzinfo | None, findings: Sequence[FindingRow] = ()
+) -> list[Blindness]:
+    """Parts of Ebbline itself that are down or behind, and brokers that do not answer, the worst first.
+
+    `findings`: all that are open.
+    """
     if view.away is not None:
         return [_database_away(view, zone)]
     if view.write_problem is not None:
         return [_without_writes(view, zone)]
-    return sorted([*_own_parts(view, zone), *_partial(view, brokers)], key=lambda spot: spot.status != "critical")
+    return sorted(
+        [*_own_parts(view, zone), *_partial(view, brokers, findings)], key=lambda spot: spot.status != "critical"
+    )
 
 
 def _database_away(view: ClusterView, zone: tzinfo | None) -> Blindness:
@@ -218,7 +236,7 @@ def _since(spot: BlindSpot, view: ClusterView, zone: tzinfo | None) -> str:
     return f"{spot.headline} since {fmt.clock(spot.since_ms or 0, view.now_ms, zone)}."
 
 
-def _partial(view: ClusterView, brokers: Sequence[BrokerRow]) -> list[Blindness]:
+def _partial(view: ClusterView, brokers: Sequence[BrokerRow], findings: Sequence[FindingRow]) -> list[Blindness]:
     silent = [broker for broker in brokers if not broker.reachable]
     if not silent or stale(view):
         return []
@@ -232,7 +250,19 @@ def _partial(view: ClusterView, brokers: Sequence[BrokerRow]) -> list[Blindness]
     note = silent[0].error or ""
     verb = "is" if len(silent) == 1 else "are"
     title = f"{len(silent)} of {len(brokers)} brokers {verb} silent."
-    return [Blindness(BROKERS_SILENT, "warning", title, text, note)]
+    return [Blindness(BROKERS_SILENT, _silence_severity(silent, findings), title, text, note)]
+
+
+def _silence_severity(silent: Sequence[BrokerRow], findings: Sequence[FindingRow]) -> str:
+    """The worst that the findings say of the silence, or of what causes it; a warning while none is open yet.
+
+    Overview shows the findings: one fact has one severity on all pages.
+    """
+    ids = {broker.broker_id for broker in silent}
+    about = [f for f in findings if f.slug == CLUSTER_AWAY or (f.slug == BROKER_AWAY and f.broker_id in ids)]
+    causes = {(f.cause_slug, f.cause_object) for f in about}
+    severities = {f.severity for f in (*about, *(f for f in findings if (f.slug, f.object) in causes))}
+    return next((severity for severity in SEVERITIES if severity in severities), "warning")
 
 
 def _last_sign(process: ProcessHealth, view: ClusterView, zone: tzinfo | None) -> str:

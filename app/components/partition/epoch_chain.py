@@ -116,7 +116,7 @@ def pills_html(chain: LeaderChain | None, replicas: Sequence[ReplicaRow], verdic
     for broker, at in divergences(chain, replicas).items():
         pills.append(markup.pill(f"broker {broker} diverges at {fmt.count(at)}", "critical"))
     if seen[LineageStanding.OUTSIDE]:
-        pills.append(markup.pill(f"{fmt.count(seen[LineageStanding.OUTSIDE])} outside, retention skips it", "critical"))
+        pills.append(markup.pill(f"{fmt.count(seen[LineageStanding.OUTSIDE])} outside, retention skips it", "warning"))
     overlaps = sum(segment.overlaps for segment in verdicts)
     if overlaps:
         pills.append(markup.pill(f"{fmt.count(overlaps)} overlap", "notice", title="Copied again by a later leader"))

@@ -72,7 +72,7 @@ def pills_html(
     if gap(row) is not None:
         pills.append(("Gap between tiers", "critical"))
     if outside:
-        pills.append((f"{outside} outside lineage", "critical"))
+        pills.append((f"{outside} outside lineage", "warning"))
     pills.append((f"Leader b{row.leader}", "notice") if row.leader >= 0 else ("No leader", "critical"))
     whole = len(row.isr) >= len(row.replicas)
     pills.append((f"In sync {len(row.isr)} of {len(row.replicas)}", "ok" if whole else "warning"))

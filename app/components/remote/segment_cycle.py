@@ -211,7 +211,7 @@ def verdict_pills(verdicts: Sequence[JudgedSegment], missing: Sequence[tuple[int
         pills.append(markup.pill(f"{fmt.count(overlapping)} overlap", "notice"))
     if outside:
         size = fmt.size(sum(verdict.segment.segment_size_bytes for verdict in outside))
-        pills.append(markup.pill(f"{fmt.count(len(outside))} outside lineage · {size}", "critical"))
+        pills.append(markup.pill(f"{fmt.count(len(outside))} outside lineage · {size}", "warning"))
     orphaned = sum(verdict.orphaned for verdict in verdicts)
     if orphaned:
         hint = "A later copy took its place in the index of its epoch: retention never sees it"

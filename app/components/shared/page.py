@@ -157,8 +157,10 @@ def _pills(page: Page) -> None:
     if st.session_state.get(_PAUSED) and st.button("Paused · Resume", key="resume"):
         _resume()
         st.rerun()  # every part of the page, not only this one
+    findings = state.read_cached(overview.open_findings, page.cluster_id, version=view.version)
     paused = bool(st.session_state.get(_PAUSED))
-    pills = [health_text.paused_pill(view, page.zone)] if paused else health_text.head_pills(view, brokers, page.zone)
+    live_pills = health_text.head_pills(view, brokers, page.zone, findings)
+    pills = [health_text.paused_pill(view, page.zone)] if paused else live_pills
     st.html('<div class="eb-pills">' + "".join(markup.pill(p.label, p.status, title=p.hint) for p in pills) + "</div>")
 
 
@@ -168,7 +170,8 @@ def _pills(page: Page) -> None:
 def _alerts(page: Page) -> None:
     view = page.view()
     brokers = state.read_cached(overview.brokers, page.cluster_id, version=view.version)
-    notices = health_text.blindness(view, brokers, page.zone)
+    findings = state.read_cached(overview.open_findings, page.cluster_id, version=view.version)
+    notices = health_text.blindness(view, brokers, page.zone, findings)
     with st.container(key="alerts"):
         for notice in notices:
             st.html(markup.alert(notice.status, notice.title, notice.sentence, notice.note))

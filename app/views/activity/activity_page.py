@@ -10,7 +10,7 @@ import streamlit as st
 
 from app import links, state
 from app.access.identity import READ_ONLY
-from app.components.cluster import activity_timeline, audit_table, health_text
+from app.components.cluster import activity_timeline, audit_table, cluster_changes, health_text
 from app.components.follower.stuck_follower import is_ordinary_retry
 from app.components.plan import plan_dialog, plan_text
 from app.components.shared import format as fmt
@@ -21,9 +21,9 @@ from app.components.shared.selection import warn_unknown
 from app.query_cache import SlidingMs
 from app.state import ClusterView
 from app.theme import CONFIG
-from app.views.activity import activity_rules, maintenance_card, runbook_view
+from app.views.activity import activity_rules, cause_card, maintenance_card, runbook_view
 from backend.store.queries import activity as queries
-from backend.store.queries import audit
+from backend.store.queries import audit, overview
 from backend.store.queries.audit import ROWS_MAX, AuditRow, OperationRow
 
 SHOWN_MAX: Final = 12
@@ -48,6 +48,7 @@ def render() -> None:
         return
     style.add("plan", "activity")
     plan_dialog.host(page)
+    cause_card.render(page)
     with st.container(key="card-timeline"):
         live(page, "timeline", _timeline, page)
     with st.container(key="grid-activity"):
@@ -77,6 +78,12 @@ def _events(page: Page, view: ClusterView) -> list[queries.BrokerEvent]:
     return [event for event in events if event.type != "phase" or not is_ordinary_retry(event.body)]
 
 
+def _samples(page: Page, view: ClusterView) -> list[overview.ClusterSample]:
+    """The cluster's totals, in the steps in which the Overview reads them."""
+    since = SlidingMs.of(view.read_ms, page.range_ms, step_ms=max(1000, page.range_ms // 600))
+    return state.read_cached(overview.history, page.cluster_id, since, version=view.version)
+
+
 # --- the timeline ---
 
 
@@ -87,11 +94,17 @@ def _timeline(page: Page) -> None:
     since = SlidingMs.of(view.read_ms, page.range_ms, step_ms=STEP_MS)
     findings = state.read_cached(queries.findings, page.cluster_id, since, version=view.version)
     bars = activity_timeline.bars(findings, since_ms, now_ms)
-    marks = activity_timeline.ticks(_entries(page, view), _events(page, view), since_ms)
 
     def clock(at_ms: int | None) -> str:
         return page.clock(at_ms, now_ms)
 
+    samples = _samples(page, view)
+    marks = [
+        *activity_timeline.ticks(_entries(page, view), _events(page, view), since_ms),
+        *cluster_changes.starts(view.processes.values(), since_ms),
+        *cluster_changes.holes(samples, view.cluster.sample_interval_ms, clock),
+        *cluster_changes.partition_changes(samples),
+    ]
     clause = f"last {page.range_text} · bars are incidents, ticks are moments"
     if len(findings) >= queries.FINDINGS_MAX:
         clause += f" · of the incidents those that are open and the newest, {fmt.count(queries.FINDINGS_MAX)} in all"

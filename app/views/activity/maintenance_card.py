@@ -1,15 +1,15 @@
-"""Activity: maintenance windows, with a form for one that begins now."""
+"""Activity: maintenance windows, with a form for one that begins now or later."""
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 import streamlit as st
 
-from app import state
+from app import runbooks, state
 from app.access.identity import READ_ONLY
-from app.components.cluster import health_text, maintenance_list
+from app.components.cluster import health_text, maintenance_form, maintenance_list
+from app.components.cluster.maintenance_form import MaintenanceInput
 from app.components.shared import markup
 from app.components.shared.cards import card_head
 from app.components.shared.page import Page, live
@@ -21,10 +21,10 @@ from backend.store.queries import maintenance, overview
 
 SHOWN: Final = 4
 STEP_MS: Final = 5_000
-MINUTES: Final = {"30 minutes": 30, "1 hour": 60, "2 hours": 120, "4 hours": 240, "8 hours": 480, "1 day": 1_440}
 REASON_CHARS_MAX: Final = 500
 EVERY_BROKER: Final = "Every broker"
-_PATTERN: Final = re.compile(r"[A-Za-z0-9._*?\[\]!-]{1,249}")
+EVERY_RULE: Final = "Every rule"
+LENGTH: Final = "maintenance-length"
 
 
 def render(page: Page) -> None:
@@ -75,23 +75,41 @@ def _windows_part(page: Page) -> None:
 
 
 def _form(page: Page, broker_ids: list[int], block: str | None) -> None:
-    length = st.selectbox("Length", list(MINUTES), index=2, key="maintenance-length")
-    topic = (st.text_input("Topics", key="maintenance-topic", placeholder="all, or a pattern: logs-*") or "").strip()
-    broker = st.selectbox("Broker", [EVERY_BROKER, *map(str, broker_ids)], key="maintenance-broker")
-    reason = (st.text_input("Reason", key="maintenance-reason", max_chars=REASON_CHARS_MAX) or "").strip()
-    wrong = "" if not topic or _PATTERN.fullmatch(topic) else "The pattern has letters, digits, and . _ - * ? [ ]."
-    hint = block or wrong or ("" if reason else "Give a reason first.")
+    given = _given(page, broker_ids)
+    hint = block or maintenance_form.refusal(given, state.now_ms())
+    now = given.begins_ms is None
     st.button(
-        "Begin now",
+        "Begin now" if now else "Plan it",
         key="maintenance-begin",
         disabled=bool(hint),
         help=hint or "What it covers is shown and sends nothing until it ends",
-        on_click=finding_notes.begin_maintenance,
-        args=(
-            page.user,
-            MINUTES.get(length or "", 60),
-            topic or None,
-            int(broker) if broker and broker.isdigit() else None,
-            reason,
-        ),
+        on_click=finding_notes.add_maintenance,
+        args=(page.user, given),
+    )
+
+
+def _given(page: Page, broker_ids: list[int]) -> MaintenanceInput:
+    """The fields, two a line: when, of what, why."""
+    zone_text = "UTC" if page.zone is None else "your time"
+    with st.container(horizontal=True, key="maintenance-when", vertical_alignment="bottom"):
+        begins = st.datetime_input(
+            f"Begins ({zone_text})", value=None, key="maintenance-begins", help="Now, while it is empty"
+        )
+        length = st.selectbox("Length", [*maintenance_form.LENGTHS, maintenance_form.UNTIL], index=2, key=LENGTH)
+    ends = None
+    if length == maintenance_form.UNTIL:
+        ends = st.datetime_input(f"Ends ({zone_text})", value=None, key="maintenance-ends")
+    with st.container(horizontal=True, key="maintenance-what", vertical_alignment="bottom"):
+        slug = st.selectbox("Rule", [EVERY_RULE, *runbooks.slugs()], key="maintenance-rule")
+        broker = st.selectbox("Broker", [EVERY_BROKER, *map(str, broker_ids)], key="maintenance-broker")
+    topic = st.text_input("Topics", key="maintenance-topic", placeholder="all, or a pattern: logs-*")
+    reason = st.text_input("Reason", key="maintenance-reason", max_chars=REASON_CHARS_MAX)
+    return MaintenanceInput(
+        begins_ms=maintenance_form.epoch_ms(begins, page.zone),
+        minutes=maintenance_form.LENGTHS.get(length or ""),
+        ends_ms=maintenance_form.epoch_ms(ends, page.zone),
+        slug=None if slug == EVERY_RULE else slug,
+        topic=(topic or "").strip(),
+        broker_id=int(broker) if broker and broker.isdigit() else None,
+        reason=(reason or "").strip(),
     )

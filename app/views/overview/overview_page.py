@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from app import links, runbooks, state
-from app.access.identity import READ_ONLY
-from app.components.cluster import alerts, broker_grid, health_text, quorum_panel, throughput, totals
+from app import state
+from app.components.cluster import broker_grid, health_text, quorum_panel, throughput, tile_card, totals
 from app.components.cluster.overview_facts import OverviewFacts
 from app.components.cluster.sparkline import sparkline
 from app.components.partition import pending_limits, range_list
@@ -17,10 +16,10 @@ from app.components.shared import format as fmt
 from app.components.shared import markup
 from app.components.shared.cards import card_head, source
 from app.components.shared.page import Page, body_key, live, open_page
-from app.control import finding_notes
 from app.query_cache import SlidingMs
 from app.state import ClusterView
 from app.theme import CONFIG, status_colour
+from app.views.overview import attention_card
 from backend.store.queries import config as config_queries
 from backend.store.queries import maintenance
 from backend.store.queries import overview as queries
@@ -95,11 +94,12 @@ def read(page: Page) -> OverviewData:
     cluster_id, version = page.cluster_id, view.version
     brokers = state.read_cached(queries.brokers, cluster_id, version=version)
     open_segments = state.read_cached(partition_queries.open_segments, cluster_id, version=version)
+    findings = state.read_cached(queries.open_findings, cluster_id, version=version)
     copying = tuple(sorted({(s.topic, s.partition) for s in open_segments}))
     facts = OverviewFacts(
         now_ms=view.now_ms - (view.ages.offsets_ms or 0) if health_text.stale(view) else view.now_ms,
         ledger_ms=health_text.ledger_ms(view),
-        blindness=health_text.blindness(view, brokers, page.zone),
+        blindness=health_text.blindness(view, brokers, page.zone, findings),
         brokers=brokers,
         partitions=state.read_cached(partition_queries.partitions, cluster_id, version=version),
         replicas_behind=state.read_cached(queries.replicas_behind, cluster_id, version=version),
@@ -107,7 +107,7 @@ def read(page: Page) -> OverviewData:
         p99_ms=state.read_cached(queries.copy_p99_ms, cluster_id, copying, version=version),
         topics=state.read_cached(config_queries.topics, cluster_id, version=version),
         ledger=state.read_cached(queries.ledger_totals, cluster_id, version=version),
-        findings=state.read_cached(queries.open_findings, cluster_id, version=version),
+        findings=findings,
         windows=state.read_cached(
             maintenance.windows, cluster_id, SlidingMs.of(view.read_ms, step_ms=STEP_MS), version=version
         ),
@@ -153,86 +153,12 @@ def _tiles(page: Page) -> None:
 def _tile(tile: totals.Tile, page: Page, *, old: bool) -> str:
     colour = page.colours.muted if tile.status is None else status_colour(page.colours, tile.status)
     picture = sparkline(tile.series, colour)
-    image = f'<img src="{picture}" alt="{markup.text(tile.name)}, last {page.range_text}">' if picture else ""
-    sign = markup.mark(tile.status) + " " if tile.status else ""
-    note = " " + source("tiles")
-    return (
-        f'<div class="eb-tile{" eb-old" if old else ""}"><div class="eb-name">{markup.text(tile.name)}{note}</div>'
-        f'<div class="eb-figure">{markup.text(tile.value)}</div>'
-        f'<div class="eb-sub eb-{tile.status or "quiet"}">{sign}{markup.text(tile.sub)}</div>{image}</div>'
-    )
+    return tile_card.html(tile, picture, f"{tile.name}, last {page.range_text}", note=source("tiles"), old=old)
 
 
 def _attention(page: Page) -> None:
     reading = read(page)
-    facts = reading.facts
-    problems = alerts.problems(facts.blindness, facts.findings, facts.windows, reading.view.now_ms)
-    card_head("attention", "Needs attention", alerts.summary(problems))
-    finding_notes.show_problem()
-    if not problems:
-        partitions = sum(topic.partition_count for topic in facts.topics)
-        st.html(markup.empty(health_text.checked_text(reading.view, partitions)))
-        return
-    with st.container(key="attention-list"):
-        block = health_text.note_block(reading.view, page.user.may_write, READ_ONLY)
-        for number, problem in enumerate(problems[: alerts.ROWS_MAX]):
-            _problem(number, problem, page, block)
-    if len(problems) > alerts.ROWS_MAX:
-        with st.expander(f"{len(problems) - alerts.ROWS_MAX} more"):
-            for number, problem in enumerate(problems[alerts.ROWS_MAX : alerts.DRAWN_MAX], alerts.ROWS_MAX):
-                _problem(number, problem)
-            if (left := alerts.not_drawn(problems)) is not None:
-                st.page_link(links.page("activity"), label=left)
-
-
-def _problem(number: int, problem: alerts.Alert, page: Page | None = None, block: str | None = None) -> None:
-    """One row: what is wrong, since when, what to do; with a page, which says for whom, also the buttons that mute a
-    finding and take it over.
-    """
-    age = "" if problem.age_ms is None else f" · {fmt.duration(max(1, round(problem.age_ms / 1000)))}"
-    action = f'<div class="eb-action">{markup.text(problem.action)}</div>' if problem.action else ""
-    with st.container(key=f"attention-row-{number}"):
-        st.html(
-            f'<div class="eb-problem">{markup.status_word(problem.severity)}<div>'
-            f'<div class="eb-sentence">{markup.text(problem.title)}<span class="eb-age">{age}</span></div>'
-            f'<div class="eb-detail">{markup.text(problem.detail)}</div>{action}</div></div>'
-        )
-        _links(number, problem, page, block)
-
-
-def _links(number: int, problem: alerts.Alert, page: Page | None, block: str | None) -> None:
-    with st.container(horizontal=True, key=f"attention-links-{number}"):
-        if problem.partition:
-            st.page_link(links.page("partition"), label=f"{problem.link} →", query_params={"tp": problem.partition})
-        elif problem.page:
-            query = {"section": problem.section} if problem.section else None
-            st.page_link(links.page(problem.page), label=f"{problem.link} →", query_params=query)
-        if problem.slug in runbooks.slugs():
-            st.page_link(links.page("activity"), label="Runbook →", query_params={"runbook": problem.slug})
-        if page is not None and problem.finding_id is not None:
-            _notes(page, problem.finding_id, problem.taken_by, block)
-
-
-def _notes(page: Page, finding_id: int, taken_by: str, block: str | None) -> None:
-    """Folded away: a row has room for its sentence."""
-    with st.popover("Note", type="tertiary", key=f"notes-{finding_id}", help="Mute it or take it over"):
-        for hours in (1, 8):
-            st.button(
-                f"Mute {hours} h",
-                key=f"mute-{hours}-{finding_id}",
-                disabled=block is not None,
-                help=block or f"It sends nothing for {hours} h; one that is open then is sent then",
-                on_click=finding_notes.mute,
-                args=(page.user, finding_id, 60 * hours),
-            )
-        st.button(
-            "Take over",
-            key=f"acknowledge-{finding_id}",
-            disabled=block is not None or bool(taken_by),
-            help=block or (f"{taken_by} looks after it." if taken_by else "Says that you look after it"),
-            on_click=finding_notes.acknowledge,
-            args=(page.user, finding_id),
-        )
+    attention_card.render(page, reading.view, reading.facts)
 
 
 def _keeping_up(page: Page) -> None:

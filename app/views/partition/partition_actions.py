@@ -7,21 +7,23 @@ from typing import Any, Final
 
 import streamlit as st
 
-from app import links
+from app import links, state
 from app.access.identity import READ_ONLY
-from app.components.cluster import health_text
-from app.components.partition.lineage_verdicts import JudgedSegment, LineageStanding
+from app.components.cluster import alerts, health_text
 from app.components.plan import plan_dialog
 from app.components.shared import format as fmt
 from app.components.shared import markup
 from app.components.shared.cards import title_line
 from app.components.shared.page import Page, live
 from app.state import DatabaseUnreachable
-from app.views.partition.partition_data import read, row_of
+from app.views.partition.partition_data import row_of
+from backend.store.queries import overview as queries
+from backend.store.queries.overview import FindingRow
 from backend.store.queries.partitions import PartitionRow
 
 ELECT, DELETE = "elect", "delete_records"
 BELOW: Final = "remove-below"
+LEAK: Final = "segment-leak"
 # Of the Reassign page's controls.
 TOPICS, PARTITIONS = "topics", "partitions"
 
@@ -66,40 +68,30 @@ def render(page: Page, topic: str, number: int) -> None:
             )
         if block is not None:
             st.html(f'<div class="eb-lines">{markup.mark("notice")} {markup.text(block)}</div>')
-        _safely(page, topic, number)
+        live(page, "actions-leak", _leak, page, topic, number)
     live(page, "actions-watch", _watch, page, topic, number, (block, no_election(row)))
 
 
-def _safely(page: Page, topic: str, number: int) -> None:
-    """Offers the offset below which records must be deleted to remove the segments outside the lineage, if any."""
-    reading = read(page, topic, number)
-    end = None if reading is None else outside_end(reading.row, reading.verdicts)
-    if end is None:
-        return
-    with st.container(horizontal=True, key="remove-safely-line", vertical_alignment="center"):
-        warning = (
-            f"Segments outside the leader's lineage end at {fmt.count(end)}: they go when the records below it go."
-        )
-        st.html(f'<div class="eb-lines">{markup.mark("critical")} {markup.text(warning)}</div>')
-        st.button(
-            "Remove safely…",
-            key="remove-safely",
-            type="tertiary",
-            help="Takes this offset into the field; nothing is planned yet",
-            on_click=_fill_offset,
-            args=(end,),
-        )
+def _leak(page: Page, topic: str, number: int) -> None:
+    """Beside the field that removes records: what is to be done about segments that retention does not see."""
+    view = page.view()
+    findings = state.read_cached(queries.open_findings, view.cluster.cluster_id, version=view.version)
+    for line in leak_lines(findings, topic, number):
+        st.html(line)
 
 
-def outside_end(row: PartitionRow, verdicts: Sequence[JudgedSegment]) -> int | None:
-    """The offset after the last record of a segment that retention never sees; None: there is none to remove."""
-    ends = [verdict.segment.next_offset for verdict in verdicts if verdict.lineage_standing is LineageStanding.OUTSIDE]
-    end = max(ends, default=None)
-    return None if end is None or no_removal(row, end) is not None else end
+def leak_lines(findings: Sequence[FindingRow], topic: str, number: int) -> list[str]:
+    """The open findings of leaked segments of a partition, in their words.
+
+    No offset is offered: below the end of such a segment lies what consumers can still read.
+    """
+    here = [f for f in findings if f.slug == LEAK and (f.topic, f.partition) == (topic, number)]
+    return [_line(alerts.line_of(finding)) for finding in here]
 
 
-def _fill_offset(offset: int) -> None:
-    st.session_state[BELOW] = str(offset)
+def _line(alert: alerts.Alert) -> str:
+    text = f"{alert.title}. {alert.detail} {alert.action}"
+    return f'<div class="eb-lines">{markup.mark(alert.severity)} {markup.text(text)}</div>'
 
 
 def no_election(row: PartitionRow) -> str | None:

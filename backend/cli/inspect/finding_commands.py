@@ -11,6 +11,7 @@ import typer
 
 from backend.cli.shared import tables, value_text
 from backend.cli.shared.api_session import PAGE, Json
+from backend.cli.shared.finding_groups import with_causes
 from backend.cli.shared.open_findings import not_muted, open_findings
 from backend.cli.shared.options import (
     DATA_DEFAULT,
@@ -46,31 +47,45 @@ def findings(
     state: Annotated[FindingState, typer.Option(help="Which ones.")] = FindingState.open,
     severity: Annotated[Severity | None, typer.Option(help="Only this severity.")] = None,
     topic: Annotated[str | None, typer.Option(help="Only of this topic.")] = None,
+    cause: Annotated[
+        str | None,
+        typer.Option(metavar="RULE:OBJECT", help="Only what this finding explains, e.g. 'broker-away:broker 3'."),
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, max=PAGE, help="The newest so many.")] = 100,
 ) -> None:
-    """Findings: a problem, its evidence, and what to do.
+    """Findings: a problem, its evidence, and what to do; what a finding explains stands below it.
 
     Ends with 1, whatever is listed, when something open is critical and not muted, or when something is not seen."""
     given = None if severity is None else severity.value
     with options.connected() as opened:
         cluster = opened.get("/v1/cluster")
-        response = opened.get("/v1/findings", state=state.value, severity=given, topic=topic, limit=limit)
+        response = opened.get("/v1/findings", state=state.value, severity=given, topic=topic, cause=cause, limit=limit)
         everything = open_findings(opened)
     if options.json_:
         show_json(response)
     else:
         for line in blind_lines(cluster):
             console().print(line)
-        matching = [f for f in everything if given in (None, f["severity"]) and topic in (None, f["topic"])]
+        matching = [
+            f
+            for f in everything
+            if given in (None, f["severity"]) and topic in (None, f["topic"]) and cause in (None, _cause(f))
+        ]
         _print_findings(cluster, response, everything, len(matching) if state is FindingState.open else None)
     end(attention=needs_attention(cluster, not_muted(everything, cluster["now_ms"])))
+
+
+def _cause(finding: Json) -> str:
+    """The finding that explains it, as `--cause` names it."""
+    return f"{finding['cause_slug']}:{finding['cause_object']}"
 
 
 def _print_findings(cluster: Json, response: Json, everything: list[Json], matching: int | None) -> None:
     """`everything` is open; `matching`: the number of findings that the list is of, None: of closed ones, too."""
     items = response["items"]
     if items:
-        console().print(tables.findings(items, time.time_ns() // 1_000_000))
+        listed = items if matching is None else with_causes(items, everything)
+        console().print(tables.findings(listed, time.time_ns() // 1_000_000))
         if response["next_before_id"] is not None:
             more = "More" if matching is None else f"+{max(1, matching - len(items))} more"
             print(f"{more} with --limit; these are the newest {len(items)}.")

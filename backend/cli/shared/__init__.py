@@ -1,1 +1,3 @@
-"""Parts of many commands: ``options``, ``api_session`` (the API's client), ``tables`` and ``value_text`` (output)."""
+"""Parts of many commands: ``options``, ``api_session`` (the API's client), ``tables`` and ``value_text`` (output),
+``finding_groups`` (findings under their causes).
+"""

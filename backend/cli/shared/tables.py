@@ -8,8 +8,8 @@ from typing import Any, Final
 from rich.table import Table
 from rich.text import Text
 
+from backend.cli.shared.finding_groups import grouped
 from backend.cli.shared.value_text import (
-    SEVERITIES,
     SEVERITY_STYLE,
     age,
     finding_note,
@@ -170,14 +170,15 @@ def segments(rows: Iterable[TableRow], now_ms: int) -> Table:
 
 
 def findings(rows: Iterable[TableRow], now_ms: int) -> Table:
-    """The worst first, of those the oldest."""
-    ordered = sorted(rows, key=lambda r: (SEVERITIES.index(r["severity"]), r["opened_ms"]))
+    """The worst first, of those the oldest; what a finding explains is indented below it."""
 
-    def description(row: TableRow) -> str:
+    def description(row: TableRow, under: bool) -> str:
         why = (row["evidence"] or {}).get("sentence", "")
         age_ms = unseen_ms(row["seen_ms"], row["closed_ms"], now_ms)
         seen = "" if age_ms is None else f"Last seen {age(row['seen_ms'], now_ms)} ago."
-        return " ".join(part for part in (f"{row['sentence']}.", why, seen) if part)
+        explained = row["cause_slug"] is not None and not under
+        cause = f"Explained by {row['cause_slug']}: {row['cause_object']}." if explained else ""
+        return " ".join(part for part in (f"{row['sentence']}.", why, seen, cause) if part)
 
     return table(
         ["ID", "SEVERITY", "SINCE", "RULE", "WHAT", "DO", "TAKEN BY"],
@@ -186,12 +187,12 @@ def findings(rows: Iterable[TableRow], now_ms: int) -> Table:
                 str(r["id"]),
                 Text(r["severity"], style=SEVERITY_STYLE[r["severity"]]),
                 age(r["opened_ms"], now_ms) if r["closed_ms"] is None else f"closed {moment(r['closed_ms'])}",
-                r["slug"],
-                description(r),
+                f"  └ {r['slug']}" if under else r["slug"],
+                description(r, under),
                 r["action"],
                 finding_note(r, now_ms),
             )
-            for r in ordered
+            for r, under in grouped(rows)
         ),
         right=["ID"],
     )

@@ -8,6 +8,7 @@ from pydantic import BaseModel, Field, StringConstraints, field_validator
 
 from backend.control.alerts.receiver_task import ReceiverStatus
 from backend.control.findings.catalogue import SLUGS
+from backend.control.findings.causes import Link
 from backend.control.http.api_models import RowId, Strict, example_bodies
 from backend.store.maintenance_window import MaintenanceWindow
 
@@ -74,12 +75,33 @@ class RuleSettingAnswer(BaseModel):
     off: bool
 
 
+class ExplanationAnswer(BaseModel):
+    """Findings of `slugs` that one of the rule explains, where both are about the same broker, topic or partition, or
+    anywhere in the cluster. `unseen_only`: of these only what is kept as it was seen last; `evidence_rules`: only what
+    has such a `rule` in its evidence; null: all.
+    """
+
+    link: Link
+    slugs: list[str]
+    unseen_only: bool
+    evidence_rules: list[str] | None
+
+
+class RuleAnswer(BaseModel):
+    """A rule that there is, and what its findings explain."""
+
+    slug: str
+    title: str
+    explains: list[ExplanationAnswer]
+
+
 class RuleSettingsAnswer(BaseModel):
-    """Settings that the rules judge by."""
+    """Settings that the rules judge by, and the rules there are."""
 
     thresholds: list[ThresholdAnswer]
     holds: list[HoldAnswer]
     rules: list[RuleSettingAnswer]
+    catalogue: list[RuleAnswer]
 
 
 class RulePath(Strict):

@@ -22,6 +22,8 @@ from backend.tiering.eligible_leaders import EligibleLeaders
 
 ShortText = Annotated[str, StringConstraints(max_length=500)]
 TopicName = Annotated[str, StringConstraints(min_length=1, max_length=249, pattern=r"^[A-Za-z0-9._-]+$")]
+# A rule and the object of a finding: names of topics and folders, no control characters.
+CauseName = Annotated[str, StringConstraints(pattern=r"^[a-z-]{1,60}:[^\x00-\x1f\x7f]{1,300}$")]
 # Row numbers are 64-bit in both databases; what does not fit is no number of ours.
 RowId = Annotated[int, Field(ge=1, le=2**63 - 1)]
 
@@ -75,12 +77,16 @@ class AuditQuery(Strict):
 
 
 class FindingsQuery(Strict):
-    """Opened last first; `before_id` continues below the last row. `muted=false` leaves out what is muted now."""
+    """Opened last first; `before_id` continues below the last row. `muted=false` leaves out what is muted now.
+
+    `cause`, SLUG:OBJECT as in `broker-away:broker 3`: only what this finding explains.
+    """
 
     state: Literal["open", "closed", "all"] = "open"
     severity: Literal["critical", "warning", "notice"] | None = None
     slug: Annotated[str, StringConstraints(min_length=1, max_length=100)] | None = None
     topic: TopicName | None = None
+    cause: CauseName | None = None
     muted: bool = True
     before_id: RowId | None = None
     limit: Annotated[int, Field(ge=1, le=1_000)] = 100

@@ -300,7 +300,7 @@ GROUPS: Final = (
             _read(
                 "/v1/alerts/rules",
                 "rule settings",
-                "Thresholds and settings of the rules, with the reason of each default",
+                "The rules and what each explains, thresholds with the reason of each default, settings",
                 AlertHandlers.rules,
                 alert_models.RuleSettingsAnswer,
             ),

@@ -80,6 +80,22 @@ def entries(
     return [AuditRow(**row._mapping) for row in rows]
 
 
+def actors(connection: Connection, cluster_id: str, action: str, since_ms: int) -> dict[str, str]:
+    """By object: who did this to it last since then, refused attempts left out."""
+    table = t.audit
+    rows = connection.execute(
+        select(table.c.object, table.c.actor)
+        .where(
+            table.c.cluster_id == cluster_id,
+            table.c.at_ms >= since_ms,
+            table.c.action == action,
+            table.c.result != "refused",
+        )
+        .order_by(table.c.at_ms, table.c.id)
+    )
+    return {row.object: row.actor for row in rows}
+
+
 def operations(
     connection: Connection,
     cluster_id: str,

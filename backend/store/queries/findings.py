@@ -60,19 +60,28 @@ def findings(
     severity: str | None = None,
     slug: str | None = None,
     topic: str | None = None,
+    cause: tuple[str, str] | None = None,
     not_muted_at_ms: int | None = None,
     before_id: int | None = None,
     limit: int = 100,
 ) -> list[Finding]:
     """Findings, the one opened last first; ``before_id`` continues below the last row of the page before.
 
-    ``not_muted_at_ms`` leaves out those that are muted at that time.
+    ``cause``: only those that the finding of this (slug, object) explains. ``not_muted_at_ms`` leaves out those that
+    are muted at that time.
     """
     table = t.finding
     query = select(*_COLUMNS).where(table.c.cluster_id == cluster_id)
     if state != "all":
         query = query.where(table.c.closed_ms.is_(None) if state == "open" else table.c.closed_ms.is_not(None))
-    for column, value in ((table.c.severity, severity), (table.c.slug, slug), (table.c.topic, topic)):
+    cause_slug, cause_object = cause or (None, None)
+    for column, value in (
+        (table.c.severity, severity),
+        (table.c.slug, slug),
+        (table.c.topic, topic),
+        (table.c.cause_slug, cause_slug),
+        (table.c.cause_object, cause_object),
+    ):
         if value is not None:
             query = query.where(column == value)
     if not_muted_at_ms is not None:

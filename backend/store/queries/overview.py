@@ -54,6 +54,7 @@ class FindingRow:
     id: int | None = None
     acknowledged_by: str | None = None
     cause_slug: str | None = None
+    cause_object: str | None = None
     action: str = ""
 
 
@@ -126,6 +127,21 @@ def open_findings(connection: Connection, cluster_id: str) -> list[FindingRow]:
         .order_by(rank, table.c.opened_ms)
     )
     return [FindingRow(**row._mapping) for row in rows]
+
+
+def muted_findings(connection: Connection, cluster_id: str, now_ms: int) -> list[FindingRow]:
+    """The newest finding of each rule and object that is muted at that time, also one that is closed.
+
+    Those whose silence ends first come first.
+    """
+    table = t.finding
+    rows = connection.execute(
+        select(*(table.c[name] for name in FindingRow.__slots__))
+        .where(table.c.cluster_id == cluster_id, table.c.muted_until_ms > now_ms)
+        .order_by(table.c.muted_until_ms, table.c.id)
+    )
+    newest = {(row.slug, row.object): FindingRow(**row._mapping) for row in rows}
+    return list(newest.values())
 
 
 def history(

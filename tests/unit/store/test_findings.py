@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from backend.store.connection.database import create_engine, writing
 from backend.store.queries import findings as queries
-from backend.store.queries.overview import open_findings
+from backend.store.queries.overview import muted_findings, open_findings
 from backend.store.writes import finding_rows as writes
 from tests.databases import new_sqlite
 
@@ -86,6 +86,21 @@ def test_findings_are_filtered_and_come_newest_first(connection: Connection) -> 
     assert objects(queries.findings(connection, "c1", before_id=newest.id)) == ["bills-0"]
 
 
+def test_what_a_finding_explains_is_listed_by_its_slug_and_object(connection: Connection) -> None:
+    of_3 = {"cause_slug": "broker-away", "cause_object": "broker 3"}
+    writes.open_findings(
+        connection,
+        [
+            row("orders-0", **of_3),
+            row("orders-1", cause_slug="broker-away", cause_object="broker 2"),
+            row("orders-2", cause_slug="disk-offline", cause_object="broker 3"),
+            row("orders-3", cause_slug=None, cause_object=None),
+        ],
+    )
+    assert objects(queries.findings(connection, "c1", cause=("broker-away", "broker 3"))) == ["orders-0"]
+    assert objects(queries.findings(connection, "c1", cause=("broker-away", "broker 9"))) == []
+
+
 def test_a_silence_is_of_the_slug_and_object_and_ends(connection: Connection) -> None:
     writes.open_findings(connection, [row("orders-0"), row("orders-1")])
     writes.mute_findings(connection, "c1", "copy-hung", "orders-0", 500)
@@ -95,6 +110,23 @@ def test_a_silence_is_of_the_slug_and_object_and_ends(connection: Connection) ->
     assert objects(queries.findings(connection, "c1", not_muted_at_ms=500)) == ["orders-1", "orders-0"]
     writes.mute_findings(connection, "c1", "copy-hung", "orders-0", None)
     assert queries.muted_until(connection, "c1", 0) == {}
+
+
+def test_each_muted_finding_is_listed_once_also_one_that_is_closed(connection: Connection) -> None:
+    first = row("orders-0")
+    writes.open_findings(connection, [first, row("orders-1"), row("orders-2")])
+    by_object = {finding.object: finding.id for finding in queries.all_open(connection, "c1")}
+    writes.close_findings(connection, [by_object["orders-0"], by_object["orders-1"]], 300)
+    writes.open_findings(connection, [first | {"opened_ms": 400}])
+    writes.mute_findings(connection, "c1", "copy-hung", "orders-0", 600)
+    writes.mute_findings(connection, "c1", "copy-hung", "orders-1", 500)
+    muted = muted_findings(connection, "c1", 499)
+    assert [(finding.object, finding.opened_ms, finding.closed_ms) for finding in muted] == [
+        ("orders-1", 100, 300),
+        ("orders-0", 400, None),
+    ]
+    assert [finding.object for finding in muted_findings(connection, "c1", 500)] == ["orders-0"]
+    assert muted_findings(connection, "c2", 0) == []
 
 
 def test_only_what_was_closed_long_ago_is_removed(connection: Connection) -> None:

@@ -32,8 +32,8 @@ def late_deletes(context: FindingContext) -> Iterable[Candidate]:
     """
     if context.ledger_ms is None:
         return
-    late = [s for s in context.open_segments if _age_ms(context, s) > min(LATE_MS, _hold_ms(context, s))]
-    if not any(_age_ms(context, segment) > _hold_ms(context, segment) for segment in late):
+    late = [s for s in context.open_segments if _age_ms(context, s) > min(LATE_MS, _overdue_for_ms(context, s))]
+    if not any(_age_ms(context, segment) > _overdue_for_ms(context, segment) for segment in late):
         return
     brokers = {segment.broker_id for segment in late}
     if len(brokers) >= 2:
@@ -49,7 +49,7 @@ def late_deletes(context: FindingContext) -> Iterable[Candidate]:
     yield _overdue(context, late, about, f"Deletion overdue: {name_of(late[0])}")
 
 
-def _hold_ms(context: FindingContext, segment: SegmentRow) -> int:
+def _overdue_for_ms(context: FindingContext, segment: SegmentRow) -> int:
     return context.for_ms("delete-lag", DELETE_OVERDUE_MS, segment.topic)
 
 

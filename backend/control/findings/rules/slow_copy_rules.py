@@ -50,7 +50,7 @@ LIMIT_ACTION: Final = (
 )
 # Task intervals of the leader without a copy, and where local retention is passed meanwhile.
 STILL_INTERVALS: Final = 4
-# What waits needs so long at the limit: a limit for peaks lets a segment or two pass in less.
+# Sealed data that waits needs so long at the limit: a limit for peaks lets a segment or two pass in less.
 LIMIT_HOLDS_S: Final = 20.0
 FULL_STILL_INTERVALS: Final = 2
 

@@ -26,6 +26,7 @@ from backend.control.http.alert_models import (
 )
 from backend.control.http.call import Call
 from backend.control.http.problems import Problem
+from backend.control.http.rule_catalogue import rule_answers
 from backend.control.operations.audit_entries import AuditEntry, AuditResult, append_entry
 
 
@@ -137,6 +138,7 @@ class AlertHandlers:
                 for setting in settings.settings
                 if setting.off or setting != replace(setting, for_ms=None, severity=None)
             ],
+            catalogue=rule_answers(),
         )
 
 

@@ -54,6 +54,7 @@ class FindingHandlers:
                     severity=query.severity,
                     slug=query.slug,
                     topic=query.topic,
+                    cause=_cause(query),
                     not_muted_at_ms=None if query.muted else at_ms,
                     before_id=query.before_id,
                     limit=query.limit + 1,  # one more shows whether there is a next page
@@ -135,8 +136,21 @@ class FindingHandlers:
         return _response(path, finding)
 
 
+def _cause(query: FindingsQuery) -> tuple[str, str] | None:
+    """(slug, object) of the finding whose consequences are to be listed."""
+    if query.cause is None:
+        return None
+    slug, _, object_ = query.cause.partition(":")
+    return slug, object_
+
+
 def _fits(finding: Finding, query: FindingsQuery) -> bool:
-    values = ((query.severity, finding.severity), (query.slug, finding.slug), (query.topic, finding.topic))
+    values = (
+        (query.severity, finding.severity),
+        (query.slug, finding.slug),
+        (query.topic, finding.topic),
+        (_cause(query), finding.cause),
+    )
     return all(requested is None or requested == value for requested, value in values)
 
 

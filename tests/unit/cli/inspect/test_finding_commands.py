@@ -79,6 +79,25 @@ def test_a_muted_finding_is_listed_and_needs_no_attention(api: Api, tmp_path: Pa
     assert api.run(tmp_path, "findings")[0] == 1
 
 
+def test_a_cause_that_is_older_than_the_list_stands_above_what_it_explains(api: Api, tmp_path: Path) -> None:
+    away = OLDEST | {"slug": "broker-away", "object": "broker 3", "sentence": "Broker 3 does not answer"}
+    answers(api, [*(row | {"cause_object": "broker 3"} for row in newer(150)), away])
+    code, text = api.run(tmp_path, "findings")
+    assert (code, "Broker 3 does not" in text) == (1, True)
+    assert text.index("broker-away") < text.index("└")
+    assert "+51 more with --limit; these are the newest 100." in text
+
+
+def test_what_a_finding_explains_is_listed_by_its_cause(api: Api, tmp_path: Path) -> None:
+    explained = [row | {"cause_object": "broker 3"} for row in newer(3)]
+    answers(api, [*explained, OLDEST])
+    listed = {"items": explained[:2], "next_before_id": explained[1]["id"]}
+    api.answers["GET /v1/findings?state=open&cause=broker-away%3Abroker+3&limit=2"] = 200, listed
+    text = api.run(tmp_path, "findings", "--cause", "broker-away:broker 3", "--limit", "2")[1]
+    assert [number in text for number in ("9000", "8999", "8998", "\n1 ")] == [True, True, False, False]
+    assert "+1 more with --limit" in text
+
+
 def test_a_cluster_that_does_not_answer_is_no_quiet_one(api: Api, tmp_path: Path) -> None:
     answers(api, [])
     code, text = api.run(tmp_path, "findings")

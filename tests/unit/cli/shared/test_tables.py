@@ -122,6 +122,9 @@ def finding(**more: Any) -> dict[str, Any]:
     row = {
         "id": 7,
         "slug": "copy-hung",
+        "object": "orders-3",
+        "cause_slug": None,
+        "cause_object": None,
         "severity": "warning",
         "sentence": "Copy hung: orders-3",
         "action": "Look.",
@@ -155,6 +158,39 @@ def test_a_finding_tells_why_and_what_was_done_about_it() -> None:
     covered = texts(tables.findings([finding(maintenance_until_ms=NOW_MS + 60_000)], NOW_MS))[1][-1]
     assert covered == "in maintenance until 2027-01-15 08:01:00 UTC"
     assert texts(tables.findings([finding(closed_ms=NOW_MS)], NOW_MS))[1][2] == "closed 2027-01-15 08:00:00"
+
+
+def test_what_a_finding_explains_is_indented_below_it() -> None:
+    away = {"slug": "broker-away", "object": "broker 3", "opened_ms": NOW_MS - 90_000}
+    of_3 = {"cause_slug": "broker-away", "cause_object": "broker 3", "slug": "below-min-isr"}
+    rows = [
+        finding(id=1, severity="critical", **of_3),
+        finding(id=2, severity="critical", slug="divergence"),
+        finding(id=3, severity="warning", **away),
+        finding(id=4, severity="notice", **of_3),
+        finding(id=5, severity="warning", cause_slug="disk-offline", cause_object="broker 9"),
+    ]
+    lines = texts(tables.findings(rows, NOW_MS))[1:]
+    # The last one says that its cause is elsewhere; it is a line of its severity.
+    assert [(line[0], line[3]) for line in lines] == [
+        ("2", "divergence"),
+        ("3", "broker-away"),
+        ("1", "└ below-min-isr"),
+        ("4", "└ below-min-isr"),
+        ("5", "copy-hung"),
+    ]
+    assert lines[4][4].endswith("Open for 9 m. Explained by disk-offline: broker 9.")
+    assert "Explained" not in lines[2][4]
+
+
+def test_an_explained_finding_stands_under_the_time_in_which_its_cause_was_open() -> None:
+    first = {"slug": "broker-away", "object": "broker 3", "opened_ms": NOW_MS - 9_000, "closed_ms": NOW_MS - 8_000}
+    again = {"slug": "broker-away", "object": "broker 3", "opened_ms": NOW_MS - 5_000}
+    of_3 = {"cause_slug": "broker-away", "cause_object": "broker 3", "opened_ms": NOW_MS - 4_000}
+    rows = [finding(id=1, **first), finding(id=2, **again), finding(id=3, **of_3)]
+    assert [line[0] for line in texts(tables.findings(rows, NOW_MS))[1:]] == ["1", "2", "3"]
+    rows[2]["opened_ms"], rows[2]["closed_ms"] = NOW_MS - 8_500, NOW_MS - 7_000
+    assert [line[0] for line in texts(tables.findings(rows, NOW_MS))[1:]] == ["1", "3", "2"]
 
 
 def test_a_sensitive_value_is_never_shown() -> None:

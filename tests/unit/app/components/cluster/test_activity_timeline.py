@@ -67,7 +67,8 @@ def test_the_figure_has_the_worst_incidents_on_top_and_escapes_their_words() -> 
     figure = activity_timeline.figure(bars, refused, SINCE_MS, NOW_MS, LIGHT, None)
     assert list(figure.layout.yaxis.ticktext[:2]) == ["Copy hung", "Slow"]
     assert all("<b>" not in text for text in figure.data[0].customdata)
-    assert figure.data[-1].marker.line.color == (LIGHT.warning,)
+    acted = next(trace for trace in figure.data if trace.name == activity_timeline.ACTIONS)
+    assert acted.marker.line.color == (LIGHT.warning,)
 
 
 def test_no_kind_of_incident_is_left_out_and_open_ones_come_first() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from app.components.cluster.alerts import DRAWN_MAX, Alert, not_drawn, problems, summary
+from app.components.cluster.alerts import DRAWN_MAX, EXPLAINED_MAX, Alert, not_drawn, problems, summary
 from app.components.cluster.health_text import BROKERS_SILENT, Blindness
 from backend.store.maintenance_window import MaintenanceWindow
 from backend.store.queries.overview import FindingRow
@@ -80,8 +80,18 @@ def test_a_muted_finding_is_not_shown_until_its_silence_ends() -> None:
 
 
 def test_an_explained_finding_stands_under_its_cause() -> None:
-    explained = finding("offline", severity="critical", cause_slug="broker-away")
-    assert [alert.slug for alert in shown(explained, finding("broker-away", "broker 2"))] == ["broker-away"]
+    of_2 = {"cause_slug": "broker-away", "cause_object": "broker 2"}
+    explained = [
+        finding("below-min-isr", f"orders-{number}", topic="orders", partition=3, **of_2) for number in range(14)
+    ]
+    worst = finding("offline", severity="critical", **of_2)
+    of_5 = finding("offline", cause_slug="broker-away", cause_object="broker 5")
+    causes = [finding("broker-away", "broker 2"), finding("broker-away", "broker 5"), finding("elr-off", "cluster")]
+    rows = shown(*explained, worst, of_5, *causes)
+    assert [(row.object, row.explained_count) for row in rows] == [("broker 2", 15), ("broker 5", 1), ("cluster", 0)]
+    first = rows[0].explained
+    assert [row.slug for row in first] == ["offline", *["below-min-isr"] * (EXPLAINED_MAX - 1)]
+    assert (first[1].link, first[1].partition) == ("Open partition", "orders-3")
 
 
 def test_the_worst_come_first_and_are_counted() -> None:

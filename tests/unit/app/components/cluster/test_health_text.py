@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from app.components.cluster import health_text
 from app.state import aged
+from backend.store.queries.overview import FindingRow
 from tests.unit.app.overview_rows import NOW_MS, broker, cluster, process, view
 
 BROKERS = [broker(1), broker(2)]
@@ -90,6 +92,28 @@ def test_some_silent_brokers_are_counted() -> None:
     assert blindness.title == "1 of 2 brokers is silent."
     assert blindness.sentence == "Broker 2 did not answer."
     assert health_text.head_pills(view(), brokers, None)[1].status == "warning"
+
+
+def _finding(slug: str, object_: str, severity: str, **more: Any) -> FindingRow:
+    return FindingRow(slug, object_, NOW_MS, severity, "Something.", None, NOW_MS, None, **more)
+
+
+def test_a_silent_broker_is_as_bad_here_as_its_finding_on_the_overview() -> None:
+    brokers = [broker(1), broker(2, reachable=False)]
+
+    def severities(*findings: FindingRow) -> list[str | None]:
+        [blindness] = health_text.blindness(view(), brokers, None, findings)
+        return [blindness.status, health_text.head_pills(view(), brokers, None, findings)[1].status]
+
+    away = _finding("broker-away", "broker 2", "critical", broker_id=2)
+    assert severities(away) == ["critical", "critical"]
+    assert severities(replace(away, severity="notice")) == ["notice", "notice"]
+    assert severities(replace(away, object="broker 1", broker_id=1)) == ["warning", "warning"]
+    of_all = _finding("cluster-away", "cluster", "critical")
+    assert severities(of_all) == ["critical", "critical"]
+    explained = replace(away, severity="warning", cause_slug="last-leader-behind", cause_object="orders-0")
+    assert severities(explained, _finding("offline", "orders-0", "critical")) == ["warning", "warning"]
+    assert severities(explained, _finding("last-leader-behind", "orders-0", "critical")) == ["critical", "critical"]
 
 
 def test_while_the_database_is_away_ages_grow_and_only_that_is_said() -> None:

@@ -138,7 +138,7 @@ def test_summary_never_writes_zero_for_unknown() -> None:
 def test_pills_tell_a_hung_copy_a_missing_leader_and_who_is_out() -> None:
     row = partition_row(leader=-1, isr=[2])
     shown = plain(partition_summary.pills_html(row, [HUNG], 1000, NOW_MS, outside=2))
-    assert shown == "▲ Copy hung ▲ 2 outside lineage ▲ No leader ◆ In sync 1 of 3"
+    assert shown == "▲ Copy hung ◆ 2 outside lineage ▲ No leader ◆ In sync 1 of 3"
     quiet = plain(partition_summary.pills_html(partition_row(), [], None, NOW_MS))
     assert quiet == "● Leader b1 ✓ In sync 3 of 3"
 
