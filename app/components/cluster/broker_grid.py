@@ -8,6 +8,7 @@ from typing import Final
 
 import pandas as pd
 
+from app.components.cluster.health_text import silence_severity
 from app.components.cluster.overview_facts import OverviewFacts
 from app.components.partition.pending_limits import (
     disk_share,
@@ -47,8 +48,9 @@ def checks(
     for broker in facts.brokers:
         if not broker.reachable:
             silent = BrokerCheck("?", "unknown", f"Broker {broker.broker_id} does not answer")
-            away = BrokerCheck("no", "critical", broker.error or "It does not answer")
-            by_broker[broker.broker_id] = (away, *([silent] * 6), _age(broker, now_ms, stale_ms))
+            severity = silence_severity([broker], facts.findings)
+            away = BrokerCheck("no", severity, broker.error or "It does not answer")
+            by_broker[broker.broker_id] = (away, *([silent] * 6), _age(broker, now_ms, stale_ms, severity))
             continue
         by_broker[broker.broker_id] = (
             BrokerCheck("fenced", "warning", "The controller has fenced it") if broker.fenced else BrokerCheck(),
@@ -58,7 +60,7 @@ def checks(
             _metadata(facts, broker.broker_id),
             _in_sync(facts, broker.broker_id, replica_counts.get(broker.broker_id, 0)),
             _disk(broker),
-            _age(broker, now_ms, stale_ms),
+            _age(broker, now_ms, stale_ms, "critical"),
         )
     return by_broker
 
@@ -135,11 +137,11 @@ def _disk(broker: BrokerRow) -> BrokerCheck:
     return BrokerCheck(f"{share:.0%}", status, "Used share of the fullest disk")
 
 
-def _age(broker: BrokerRow, now_ms: int, stale_ms: int) -> BrokerCheck:
+def _age(broker: BrokerRow, now_ms: int, stale_ms: int, severity: str) -> BrokerCheck:
     age_ms = max(0, now_ms - broker.seen_ms)
     if age_ms <= stale_ms:
         return BrokerCheck(hint=f"{fmt.duration(age_ms / 1000)} old")
-    return BrokerCheck(fmt.duration(age_ms / 1000), "critical", "Time since it last answered")
+    return BrokerCheck(fmt.duration(age_ms / 1000), severity, "Time since it last answered")
 
 
 def grid_html(by_broker: Mapping[int, Sequence[BrokerCheck]]) -> str:

@@ -145,7 +145,7 @@ def _broker_pill(
         behind = f"pipeline {pipeline.state}"
     status = "ok" if brokers and answering == len(brokers) and pipeline.state == "running" else "warning"
     if answering < len(brokers) and not stale(view):
-        status = _silence_severity([broker for broker in brokers if not broker.reachable], findings)
+        status = silence_severity([broker for broker in brokers if not broker.reachable], findings)
     return HeadPill(
         f"{brokers_text} · {behind}", status, "Brokers that answered · how far the remote log's ledger is behind"
     )
@@ -250,10 +250,10 @@ def _partial(view: ClusterView, brokers: Sequence[BrokerRow], findings: Sequence
     note = silent[0].error or ""
     verb = "is" if len(silent) == 1 else "are"
     title = f"{len(silent)} of {len(brokers)} brokers {verb} silent."
-    return [Blindness(BROKERS_SILENT, _silence_severity(silent, findings), title, text, note)]
+    return [Blindness(BROKERS_SILENT, silence_severity(silent, findings), title, text, note)]
 
 
-def _silence_severity(silent: Sequence[BrokerRow], findings: Sequence[FindingRow]) -> str:
+def silence_severity(silent: Sequence[BrokerRow], findings: Sequence[FindingRow]) -> str:
     """The worst that the findings say of the silence, or of what causes it; a warning while none is open yet.
 
     Overview shows the findings: one fact has one severity on all pages.

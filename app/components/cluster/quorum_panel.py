@@ -17,23 +17,34 @@ ROWS_MAX: Final = 9
 NOT_READ: Final = "The backend has not looked at the quorum yet, or does not run."
 
 
-def status(replica: Json, leader_id: int, now_ms: int) -> str | None:
-    """None: fine. A silent voter weakens the majority, so it counts more than a silent observer."""
-    if replica["node_id"] == leader_id:
+def status(replica: Json, quorum: Json) -> str | None:
+    """None: fine. A silent voter is critical with the majority that it is missing from: as `voter-away` says."""
+    if not _is_lacking(replica, quorum):
         return None
+    return (
+        "critical" if replica["role"] == "voter" and _lacking_voters(quorum) * 2 >= len(_voters(quorum)) else "warning"
+    )
+
+
+def _is_lacking(replica: Json, quorum: Json) -> bool:
+    """Whether it is silent, or no part of a majority until it has caught up with what its disk has lost."""
+    if replica["node_id"] == quorum["leader_id"]:
+        return False
     fetched_ms = replica["last_fetch_ms"]
-    if not replica.get("counted", True):
-        # It is no part of a majority until it has caught up with what its disk has lost.
-        return "warning"
-    if fetched_ms is None or now_ms - fetched_ms > SILENT_MS:
-        return "critical" if replica["role"] == "voter" else "warning"
-    return None
+    return not replica.get("counted", True) or fetched_ms is None or quorum["seen_ms"] - fetched_ms > SILENT_MS
+
+
+def _voters(quorum: Json) -> list[Json]:
+    return [replica for replica in quorum["replicas"] if replica["role"] == "voter"]
+
+
+def _lacking_voters(quorum: Json) -> int:
+    return sum(_is_lacking(replica, quorum) for replica in _voters(quorum))
 
 
 def pills_html(quorum: Json, now_ms: int) -> str:
     """Leader, epoch, what is committed, the snapshot; what is not known with its cause."""
-    voters = [replica for replica in quorum["replicas"] if replica["role"] == "voter"]
-    silent = sum(status(replica, quorum["leader_id"], quorum["seen_ms"]) is not None for replica in voters)
+    voters, silent = _voters(quorum), _lacking_voters(quorum)
     in_touch = f"{len(voters) - silent} of {len(voters)} voters in touch"
     lost = silent * 2 >= len(voters)
     pills = [
@@ -72,7 +83,7 @@ def _worst_first(quorum: Json) -> list[Json]:
     replicas: Sequence[Json] = quorum["replicas"]
 
     def rank(replica: Json) -> tuple[int, bool, bool, int]:
-        severity = order[status(replica, quorum["leader_id"], quorum["seen_ms"])]
+        severity = order[status(replica, quorum)]
         return severity, replica["node_id"] != quorum["leader_id"], replica["role"] != "voter", replica["node_id"]
 
     return sorted(replicas, key=rank)
@@ -88,7 +99,7 @@ def table_html(quorum: Json) -> str:
     body = []
     for replica in _worst_first(quorum)[:ROWS_MAX]:
         leads = replica["node_id"] == leader_id
-        severity = status(replica, leader_id, seen_ms)
+        severity = status(replica, quorum)
         fetched = markup.text(_ago(replica["last_fetch_ms"], seen_ms))
         if severity:
             fetched = f"{markup.mark(severity)} {fetched}"
@@ -119,7 +130,7 @@ def rows(quorum: Json) -> pd.DataFrame:
                 "records behind": replica["lag_records"],
                 "fetched": _ago(replica["last_fetch_ms"], seen_ms),
                 "caught up": _ago(replica["last_caught_up_ms"], seen_ms),
-                "status": status(replica, leader_id, seen_ms) or "ok",
+                "status": status(replica, quorum) or "ok",
             }
             for replica in _worst_first(quorum)
         ]

@@ -191,9 +191,17 @@ def test_a_broker_whose_copies_fail_is_not_fine() -> None:
 def test_unknown_is_told_with_its_cause_and_never_as_fine() -> None:
     result = checks(brokers=[broker(1, log_dirs=None), broker(2, reachable=False)])
     assert result[1]["Disk"].status == "unknown"
-    assert result[2]["Answers"].status == "critical"
+    assert result[2]["Answers"].status == "warning", "as broker-away, which is not open yet"
     html = broker_grid.grid_html({number: tuple(row.values()) for number, row in result.items()})
     assert "? unknown: Broker 1 does not tell its disk&#x27;s size; Broker 2 does not answer" in html
+
+
+def test_a_silent_broker_is_as_severe_as_its_finding() -> None:
+    away = FindingRow(
+        "broker-away", "broker 2", 0, "critical", "Broker 2 does not answer", {}, NOW_MS, None, broker_id=2
+    )
+    result = checks(brokers=[broker(1), broker(2, reachable=False, seen_ms=NOW_MS - 60_000)], findings=[away])
+    assert (result[2]["Answers"].status, result[2]["Data age"].status) == ("critical", "critical")
 
 
 def test_a_sparkline_is_an_image_with_few_points() -> None:

@@ -41,7 +41,9 @@ def test_a_silent_voter_is_counted_and_comes_first() -> None:
     result = facts(replica(1), replica(2), replica(3, silent_ms=60_000))
     assert "2 of 3 voters in touch" in quorum_panel.pills_html(result, NOW_MS)
     assert [int(node) for node in quorum_panel.rows(result)["node"]] == [3, 1, 2]
-    assert list(quorum_panel.rows(result)["status"]) == ["critical", "ok", "ok"]
+    assert list(quorum_panel.rows(result)["status"]) == ["warning", "ok", "ok"], "as voter-away"
+    without_majority = facts(replica(1), replica(2, silent_ms=60_000), replica(3, silent_ms=60_000))
+    assert list(quorum_panel.rows(without_majority)["status"]) == ["critical", "critical", "ok"]
 
 
 def test_an_unknown_snapshot_says_why() -> None:
