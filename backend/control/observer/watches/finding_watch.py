@@ -312,7 +312,8 @@ class FindingWatch:
         now = candidates(context, LIVENESS_RULES)
         last = self._verdicts.get(FindingLane.LIVENESS)
         if context.away is not None:
-            kept = {} if last is None else {k: c for k, c in last.candidates.items() if k[0] not in OWN_SLUGS}
+            before = _retained(open_findings) if last is None else last.candidates
+            kept = {key: candidate for key, candidate in before.items() if key[0] not in OWN_SLUGS}
             now = {key: replace(c, seen_ms=c.seen_ms or context.away.since_ms) for key, c in kept.items()} | dict(now)
             self._verdicts[FindingLane.LIVENESS] = _Verdicts(context.at_ms, now)
         elif not context.topics and not context.missing_rights and (last is None or SILENT_OBSERVER in last.candidates):

@@ -248,6 +248,25 @@ def test_a_new_process_closes_nothing_before_it_has_seen_it(made: Callable[..., 
         after.close()
 
 
+def test_a_process_that_starts_while_no_broker_answers_closes_nothing(
+    made: Callable[..., Watched], tmp_path: Path
+) -> None:
+    """Else each finding is sent as ended, and once more when the cluster is back."""
+    before = made()
+    before.play((1_000, alive(NOW_MS, leader=-1)))
+    assert before.play((9_000, alive(NOW_MS + 8_000, leader=-1))).open.keys() == {("offline", "orders-0")}
+    after = Watched(f"sqlite:///{tmp_path / '0.db'}")
+    try:
+        after.play((1_000, alive(NOW_MS + 10_000, away="No broker answers.")))
+        state = after.play((9_000, alive(NOW_MS + 18_000, away="No broker answers.")))
+        assert (state.open.keys(), state.explained.keys()) == (
+            {("cluster-away", "cluster")},
+            {("offline", "orders-0")},
+        )
+    finally:
+        after.close()
+
+
 def unseen(at_ms: int, *missing: MissingRight) -> ObservedLiveness:
     """All brokers answer, and no topic is seen."""
     seen = alive(at_ms)
