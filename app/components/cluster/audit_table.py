@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import Final
 
 import pandas as pd
@@ -11,6 +12,7 @@ from app.components.shared import markup
 from app.components.shared.markup import Cell
 from backend.store.queries.audit import AuditRow
 
+MUTED_UNTIL: Final = "muted_until_ms"
 RESULT_STATUS: Final = {"verified": "ok", "accepted": "ok", "refused": "warning", "failed": "critical"}
 
 
@@ -55,7 +57,17 @@ def _detail_html(row: AuditRow) -> str:
 
 def _change_text(row: AuditRow) -> str:
     changes = (row.diff or {}).get("changes", [])
-    return "; ".join(f"{change.get('before') or 'not set'} → {change.get('after') or 'not set'}" for change in changes)
+    return "; ".join(
+        f"{_value_text(change.get('name'), change.get('before'))} → {_value_text(change.get('name'), change.get('after'))}"
+        for change in changes
+    )
+
+
+def _value_text(name: str | None, value: str | None) -> str:
+    """The end of a silence as people write a time; all else as it stands."""
+    if value and name == MUTED_UNTIL:
+        return f"{datetime.fromtimestamp(int(value) / 1000, UTC):%Y-%m-%d %H:%M} UTC"
+    return value or "not set"
 
 
 def rows(entries: Sequence[AuditRow]) -> pd.DataFrame:

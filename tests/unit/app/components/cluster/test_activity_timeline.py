@@ -93,6 +93,12 @@ def test_the_audit_is_found_by_person_object_plan_and_result() -> None:
     assert audit_table.select(rows, "toggle bootstrap", None) == rows
 
 
+def test_the_end_of_a_silence_is_a_time_for_people() -> None:
+    change = {"object": "orders-0", "name": "muted_until_ms", "before": None, "after": "1795873525907"}
+    [text] = audit_table.rows([entry(diff={"changes": [change]})])["change"]
+    assert text == "not set → 2026-11-28 13:45 UTC"
+
+
 def test_the_file_holds_no_formulas() -> None:
     text = audit_table.csv([entry(reason="=HYPERLINK(1)", object="-1+2")])
     assert "'=HYPERLINK(1)" in text
