@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 import pandas as pd
 
@@ -57,15 +57,13 @@ def _detail_html(row: AuditRow) -> str:
 
 def _change_text(row: AuditRow) -> str:
     changes = (row.diff or {}).get("changes", [])
-    return "; ".join(
-        f"{_value_text(change.get('name'), change.get('before'))} → {_value_text(change.get('name'), change.get('after'))}"
-        for change in changes
-    )
+    return "; ".join(f"{_value_text(change, 'before')} → {_value_text(change, 'after')}" for change in changes)
 
 
-def _value_text(name: str | None, value: str | None) -> str:
+def _value_text(change: Mapping[str, Any], side: str) -> str:
     """The end of a silence as people write a time; all else as it stands."""
-    if value and name == MUTED_UNTIL:
+    value: str | None = change.get(side)
+    if value and change.get("name") == MUTED_UNTIL:
         return f"{datetime.fromtimestamp(int(value) / 1000, UTC):%Y-%m-%d %H:%M} UTC"
     return value or "not set"
 
