@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.incidents.expectations import Incident, Where
+from tests.incidents.rigs.apache_cluster import kafka_version
 from tests.incidents.verdicts import Verdict
+from tests.oracle import apache_kafka
 
 ROOT: Final = Path(__file__).parents[2]
 FOLDER: Final = Path(__file__).parent / "results"
@@ -86,6 +88,7 @@ def write(results: Sequence[Result], began: str, seconds: float, folder: Path = 
         "seconds": round(seconds),
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
         "python": platform.python_version(),
+        "kafka": kafka_version(),
         "results": [asdict(result) for result in results],
     }
     path = folder / f"{began}-{'-'.join(sorted({result.where for result in results}))}.json"
@@ -94,11 +97,13 @@ def write(results: Sequence[Result], began: str, seconds: float, folder: Path = 
 
 
 def newest(folder: Path = FOLDER) -> dict[tuple[str, str], Result]:
-    """The newest result of each incident on each cluster."""
+    """The newest result of each incident on each cluster; those of an older Apache Kafka stay files."""
     result: dict[tuple[str, str], Result] = {}
     for path in sorted(folder.glob("*.json")):
-        rows: list[dict[str, Any]] = json.loads(path.read_text())["results"]
-        for row in rows:
+        facts: dict[str, Any] = json.loads(path.read_text())
+        if facts.get("kafka", apache_kafka.DEFAULT_VERSION) != apache_kafka.DEFAULT_VERSION:
+            continue
+        for row in facts["results"]:
             result[row["incident"], row["where"]] = Result(**row)
     return result
 

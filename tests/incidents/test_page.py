@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from tests.incidents import results
 from tests.incidents.catalogue import INCIDENTS
 from tests.incidents.expectations import WARNING, Expected, Incident, Where
 from tests.incidents.page import cell, page
 from tests.incidents.results import Result, newest, result_of, write
+from tests.incidents.rigs.apache_cluster import KAFKA_VARIABLE
 from tests.incidents.steps import breaks, mends
 from tests.incidents.verdicts import FalseFinding, Verdict
 
@@ -81,6 +84,12 @@ def test_the_newest_result_of_each_incident_is_kept(tmp_path: Path) -> None:
         ("other", "embedded"): "abc",
     }
     assert page((INCIDENT,), newest(tmp_path)) == text(RIGHT)
+
+
+def test_results_of_an_older_kafka_are_not_on_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(KAFKA_VARIABLE, "4.2.0")
+    write([RIGHT], "20261127T120000", 5.0, tmp_path)
+    assert newest(tmp_path) == {}
 
 
 def test_every_incident_has_a_row_on_the_page_as_it_is() -> None:

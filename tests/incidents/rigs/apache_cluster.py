@@ -43,6 +43,11 @@ SECURITY: Final = {
 STOPPED_S: Final = 30.0
 
 
+def kafka_version() -> str:
+    """The version on which incidents are played."""
+    return os.environ.get(KAFKA_VARIABLE, apache_kafka.DEFAULT_VERSION)
+
+
 class ApacheCluster:
     """The processes and folders of the cluster, by `tests/oracle/apache_kafka.py`."""
 
@@ -56,7 +61,7 @@ class ApacheCluster:
 
     def start(self) -> None:
         try:
-            version = os.environ.get(KAFKA_VARIABLE, apache_kafka.DEFAULT_VERSION)
+            version = kafka_version()
             libs = apache_kafka.resolve_jars(version, None)
             classes = faulty_store.compiled(libs, self.folder.with_name("store-plugin"))
             words = ["up", "--dir", str(self.folder), "--version", version, "--brokers", "3", "--tiered", "--exporter"]
