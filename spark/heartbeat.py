@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 INTERVAL_MS: Final = 2_000
 DAY_MS: Final = 86_400_000
 PRUNE_INTERVAL_MS: Final = 600_000
+# An answer that took longer says nothing of now.
+LAG_VALID_S: Final = 5.0
 
 
 @dataclass(slots=True)
@@ -58,6 +60,11 @@ def waited_ms(
         return lag_records
     times_ms = [at_ms for at_ms in (caught_up_ms, newest_event_ms) if at_ms is not None and at_ms <= now_ms]
     return now_ms - max(times_ms) if times_ms else None
+
+
+def lag_now(lag_records: int | None, took_s: float) -> int | None:
+    """None where the answer took so long that more may have come since: this process was frozen, or a broker slow."""
+    return lag_records if took_s <= LAG_VALID_S else None
 
 
 class Heartbeat:
@@ -107,6 +114,7 @@ class Heartbeat:
     def _beat(self) -> None:
         lag: int | None = None
         away: str | None = None
+        began_s = time.monotonic()
         try:
             lag = sum(max(0, h.high - max(h.low, self._next(p))) for p, h in self._offsets.offsets_held().items())
         except (BrokersAway, TopicMissing) as error:
@@ -116,7 +124,7 @@ class Heartbeat:
             state, message = "waiting", away
         if state == "running" and self._sink.fault is not None:
             state, message = "waiting", self._sink.fault
-        self._write(state, message, lag)
+        self._write(state, message, lag_now(lag, time.monotonic() - began_s))
 
     def _prune(self) -> None:
         """A part of what is too old, so that the next beat is not late: 10 transactions of 100 ms."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark.heartbeat import waited_ms
+from spark.heartbeat import LAG_VALID_S, lag_now, waited_ms
 
 
 @pytest.mark.parametrize(
@@ -25,3 +25,10 @@ def test_a_record_waits_since_nothing_waited_or_since_what_was_stored_last(
     lag: int | None, caught_up_ms: int | None, newest_event_ms: int | None, expected_ms: int | None
 ) -> None:
     assert waited_ms(1_000, lag, caught_up_ms, newest_event_ms) == expected_ms
+
+
+def test_a_lag_of_before_a_freeze_is_none_of_now() -> None:
+    """With it the ledger passed for complete, and a deletion that had ended long ago for overdue."""
+    assert lag_now(0, LAG_VALID_S) == 0
+    assert lag_now(0, LAG_VALID_S + 0.1) is None
+    assert lag_now(None, 0.1) is None
