@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from app.components.cluster.health_text import BROKERS_SILENT, Blindness
+from app.components.cluster.health_text import BROKERS_SILENT, CLUSTER_AWAY, Blindness
 from app.components.shared import format as fmt
 from backend.store.finding_age import unseen_ms
 from backend.store.maintenance_window import MaintenanceWindow, maintenance_until
@@ -31,6 +31,8 @@ SAID_BY_BLINDNESS: Final[Mapping[str, frozenset[str]]] = {
 """By slug of a finding: the blind spots that say the same."""
 # It says when it was opened and what to do, and may be muted.
 SAID_BY_FINDING: Final = "rights-missing"
+# While no broker answers, nothing is sampled and the pipeline waits: one cause is one row.
+OF_A_SILENT_CLUSTER: Final = frozenset({"samples-stale", "pipeline-waiting"})
 PARTITION_LINKS: Final[Mapping[str, str]] = {
     "copy-dangling": "Ledger",
     "copy-hung": "Open copy",
@@ -102,6 +104,8 @@ def problems(
         and (finding.muted_until_ms or 0) <= now_ms
         and not blind_slugs & SAID_BY_BLINDNESS.get(finding.slug, frozenset())
     ]
+    if any(alert.slug == CLUSTER_AWAY and not alert.covered for alert in shown):
+        own = [alert for alert in own if alert.slug not in OF_A_SILENT_CLUSTER]
     return [*own, *sorted(shown, key=lambda alert: (alert.covered, SEVERITIES.index(alert.severity)))]
 
 

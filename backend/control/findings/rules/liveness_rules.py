@@ -14,6 +14,8 @@ from backend.control.gateway.requests.rights_requests import MissingRight
 from backend.store.blind_spots import PIPELINE_DOWN, PIPELINE_WAITING, pipeline_spot, stale
 from backend.store.queries.health import ProcessHealth
 
+# As the gateway's error begins, too.
+NO_ANSWER: Final = "No broker answers"
 READ_METADATA: Final = MissingRight("Read", f"Topic {METADATA_TOPIC}")
 CLUSTER_AWAY_FOR_MS: Final = default_for_ms("cluster-away")
 NO_ROUND_FOR_MS: Final = default_for_ms("observer-down")
@@ -39,7 +41,8 @@ def cluster_away(context: FindingContext) -> Iterable[Candidate]:
         object="cluster",
         severity=CRITICAL,
         sentence="The cluster does not answer",
-        why=f"No broker answers for {in_time(context.at_ms - context.away.since_ms)}. {context.away.reason}",
+        why=f"{NO_ANSWER} for {in_time(context.at_ms - context.away.since_ms)}."
+        f" {context.away.reason.removeprefix(f'{NO_ANSWER}.').strip()}".rstrip(),
         action="Start the brokers that do not run, and see whether this machine reaches their listeners; all other"
         " facts are of before.",
         facts={"since_ms": context.away.since_ms, "reason": context.away.reason},

@@ -387,6 +387,12 @@ def test_a_pipeline_that_waits_because_the_cluster_is_away_is_no_second_cause() 
     assert set(rules(**pipeline(state="waiting", message="No broker answers."), away=away)) == {"cluster-away"}
 
 
+def test_the_silence_of_a_cluster_is_said_once_with_the_reason() -> None:
+    reason = "No broker answers. The broker at localhost:9092 cannot be reached."
+    why = rules(away=ClusterSilence(NOW_MS - 5_000, reason))["cluster-away"].why
+    assert why == "No broker answers for 5 s. The broker at localhost:9092 cannot be reached."
+
+
 @pytest.mark.parametrize(("runs_for_ms", "for_ms"), [(MINUTE_MS, 60_000), (MINUTE_MS + 1, 10_000)])
 def test_a_pipeline_that_has_just_started_may_be_behind_for_a_minute(runs_for_ms: int, for_ms: int) -> None:
     behind = pipeline(detail={"lag_ms": 20_000, "lag_records": 9}, started_ms=NOW_MS - runs_for_ms)

@@ -68,6 +68,18 @@ def test_blindness_is_first_and_is_said_once() -> None:
     assert (result[0].title, result[0].detail) == ("Pipeline down", "Old. No Java.")
 
 
+def test_a_cluster_that_does_not_answer_is_one_row() -> None:
+    """It explains that nothing is sampled; muted it does not, and somebody has to see that nothing is live."""
+    blind = [
+        Blindness("samples-stale", "critical", "Not live since 12:00.", "The observer has no newer offsets."),
+        Blindness("pipeline-waiting", "warning", "The pipeline waits.", "The ledger does not grow."),
+    ]
+    away = finding("cluster-away", "cluster", "critical")
+    assert [alert.slug for alert in shown(away, blindness=blind)] == ["cluster-away"]
+    muted = finding("cluster-away", "cluster", "critical", muted_until_ms=NOW_MS + 1)
+    assert [alert.slug for alert in shown(muted, blindness=blind)] == ["samples-stale", "pipeline-waiting"]
+
+
 def test_findings_beyond_the_last_row_have_a_link() -> None:
     many = [finding("offline", f"orders-{number}") for number in range(DRAWN_MAX + 7)]
     assert not_drawn(shown(*many)) == "7 more in Activity and `ebbline findings` →"
