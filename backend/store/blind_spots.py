@@ -25,6 +25,8 @@ CHECKED = "checked_ms"
 """In the detail of the observer's heartbeat: when the offsets were listed of the partition listed longest ago."""
 CRITICAL, WARNING, NOTICE = "critical", "warning", "notice"
 ROUNDS_UNJUDGED = "rounds-unjudged"
+OF_A_SILENT_CLUSTER = frozenset({"samples-stale", "pipeline-waiting"})
+"""Blind spots that are so while no broker answers: one cause is one line."""
 PIPELINE_DOWN, PIPELINE_WAITING = "pipeline-down", "pipeline-waiting"
 # A round that meets a broker that hangs takes 60 s (`cluster_observer.ROUND_TIMEOUT_S`); two of them are allowed.
 UNWATCHED_MS_MIN = 120_000

@@ -12,6 +12,7 @@ from typing import Final
 
 from app.components.cluster.health_text import BROKERS_SILENT, CLUSTER_AWAY, Blindness
 from app.components.shared import format as fmt
+from backend.store.blind_spots import OF_A_SILENT_CLUSTER
 from backend.store.finding_age import unseen_ms
 from backend.store.maintenance_window import MaintenanceWindow, maintenance_until
 from backend.store.queries.overview import FindingRow
@@ -31,8 +32,6 @@ SAID_BY_BLINDNESS: Final[Mapping[str, frozenset[str]]] = {
 """By slug of a finding: the blind spots that say the same."""
 # It says when it was opened and what to do, and may be muted.
 SAID_BY_FINDING: Final = "rights-missing"
-# While no broker answers, nothing is sampled and the pipeline waits: one cause is one row.
-OF_A_SILENT_CLUSTER: Final = frozenset({"samples-stale", "pipeline-waiting"})
 PARTITION_LINKS: Final[Mapping[str, str]] = {
     "copy-dangling": "Ledger",
     "copy-hung": "Open copy",

@@ -15,6 +15,7 @@ from backend.cli.shared.api_session import ApiSession, Exit, Json
 from backend.cli.shared.open_findings import not_muted, open_findings
 from backend.cli.shared.options import ApiOptions, console, end, fail, show_json, with_options
 from backend.cli.shared.verdict import blind_lines, conclusion, needs_attention
+from backend.store.blind_spots import OF_A_SILENT_CLUSTER
 
 PartitionArgument = Annotated[str, typer.Argument(metavar="TOPIC-PARTITION", help="For example orders-3.")]
 
@@ -65,9 +66,10 @@ def _print_status(cluster: Json, brokers: list[Json], findings: list[Json]) -> N
     out.print()
     out.print(tables.broker_list(brokers, cluster["now_ms"]))
     out.print()
-    out.print(tables.processes(cluster["processes"]))
+    out.print(tables.processes(cluster["processes"], said=cluster["away_reason"] or ""))
     out.print()
-    for line in blind_lines(cluster):
+    # Of a cluster that does not answer the first line says it.
+    for line in blind_lines(cluster, without=() if cluster["answers"] else OF_A_SILENT_CLUSTER):
         out.print(line)
     own = [finding for finding in findings if finding["cause_slug"] is None]
     if own:

@@ -54,14 +54,16 @@ def readers(rows: Iterable[TableRow]) -> Table:
     )
 
 
-def processes(rows: Iterable[TableRow]) -> Table:
+def processes(rows: Iterable[TableRow], *, said: str = "") -> Table:
+    """Processes with their messages, but for a text that was `said` above."""
+
     def state(row: TableRow) -> Text:
         text = row["state"] + ("" if row["alive"] or row["state"] in ("stopped", "failed") else ", silent")
         return Text(printable_text(text), style="" if row["alive"] else "yellow")
 
     return table(
         ["PROCESS", "STATE", "LAST SIGN", "MESSAGE"],
-        ((r["process"], state(r), age(0, r["age_ms"]), r["message"] or "") for r in rows),
+        ((r["process"], state(r), age(0, r["age_ms"]), (r["message"] or "").replace(said, "").strip()) for r in rows),
     )
 
 

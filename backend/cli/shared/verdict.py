@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from rich.text import Text
 
 from backend.cli.shared import value_text
@@ -27,10 +29,12 @@ def is_blind(cluster: Json) -> bool:
     return not cluster["answers"] or any(spot["severity"] != "notice" for spot in cluster["blind_spots"])
 
 
-def blind_lines(cluster: Json) -> list[Text]:
-    """A line for each blind spot, dim for a notice."""
+def blind_lines(cluster: Json, *, without: Collection[str] = ()) -> list[Text]:
+    """A line for each blind spot, dim for a notice, but for those `without`, which something else has said."""
     lines = []
     for spot in cluster["blind_spots"]:
+        if spot["slug"] in without:
+            continue
         style = "dim" if spot["severity"] == "notice" else "bold red"
         since = "" if spot["since_ms"] is None else f" for {value_text.age(spot['since_ms'], cluster['now_ms'])}"
         text = f"{spot['headline']}{since}. {spot['text']} {spot['note']}".strip()

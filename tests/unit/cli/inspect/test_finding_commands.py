@@ -9,7 +9,13 @@ from typing import Any
 
 import pytest
 
-from backend.store.blind_spots import BlindSpot, DatabaseSilence, blind_spots, observer_sight
+from backend.store.blind_spots import (
+    OF_A_SILENT_CLUSTER,
+    BlindSpot,
+    DatabaseSilence,
+    blind_spots,
+    observer_sight,
+)
 from backend.store.queries.health import ProcessHealth
 from tests.unit.cli.alerts.test_alert_commands import EXAMPLES, Api
 
@@ -171,3 +177,21 @@ def test_a_notice_of_what_is_not_seen_is_no_reason_to_get_up(api: Api, tmp_path:
     api.answers["GET /v1/brokers"] = 200, EXAMPLES["BrokersAnswer"]
     code, text = api.run(tmp_path, command)
     assert (code, "Nothing needs attention. Checked" in text, never["headline"] in text) == (0, True, True)
+
+
+def test_status_says_once_that_no_broker_answers(api: Api, tmp_path: Path) -> None:
+    reason = "No broker answers. The broker at localhost:9092 cannot be reached."
+    of_the_silence = [spot for spot in spots() if spot["slug"] in OF_A_SILENT_CLUSTER]
+    assert len(of_the_silence) == 2
+    observer = CLUSTER["processes"][0] | {"message": f"The cluster does not answer. {reason}"}
+    away: dict[str, Any] = {
+        "answers": False,
+        "away_since_ms": NOW_MS - 90_000,
+        "away_reason": reason,
+        "processes": [observer],
+    }
+    answers(api, [], blind_spots=of_the_silence, **away)
+    api.answers["GET /v1/brokers"] = 200, EXAMPLES["BrokersAnswer"]
+    code, text = api.run(tmp_path, "status")
+    flat = " ".join(text.split())
+    assert (code, flat.count("cannot be reached"), "Not live" in flat) == (1, 1, False)
