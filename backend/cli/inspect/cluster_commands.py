@@ -66,7 +66,7 @@ def _print_status(cluster: Json, brokers: list[Json], findings: list[Json]) -> N
     out.print()
     out.print(tables.broker_list(brokers, cluster["now_ms"]))
     out.print()
-    out.print(tables.processes(cluster["processes"], said=cluster["away_reason"] or ""))
+    out.print(tables.processes(cluster["processes"], without=cluster["away_reason"] or ""))
     out.print()
     # Of a cluster that does not answer the first line says it.
     for line in blind_lines(cluster, without=() if cluster["answers"] else OF_A_SILENT_CLUSTER):

@@ -54,8 +54,8 @@ def readers(rows: Iterable[TableRow]) -> Table:
     )
 
 
-def processes(rows: Iterable[TableRow], *, said: str = "") -> Table:
-    """Processes with their messages, but for a text that was `said` above."""
+def processes(rows: Iterable[TableRow], *, without: str = "") -> Table:
+    """Processes with their messages, `without` a text that stands above the table."""
 
     def state(row: TableRow) -> Text:
         text = row["state"] + ("" if row["alive"] or row["state"] in ("stopped", "failed") else ", silent")
@@ -63,7 +63,10 @@ def processes(rows: Iterable[TableRow], *, said: str = "") -> Table:
 
     return table(
         ["PROCESS", "STATE", "LAST SIGN", "MESSAGE"],
-        ((r["process"], state(r), age(0, r["age_ms"]), (r["message"] or "").replace(said, "").strip()) for r in rows),
+        (
+            (r["process"], state(r), age(0, r["age_ms"]), (r["message"] or "").replace(without, "").strip())
+            for r in rows
+        ),
     )
 
 
