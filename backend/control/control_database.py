@@ -115,7 +115,8 @@ class Database:
 
         def work() -> T:
             if self._observer_failed is not None and self._observer_failed[0] > submitted_s:
-                raise self._observer_failed[1]
+                # Without the frames of the job that failed: they would live, with all that they hold, as long as this.
+                raise self._observer_failed[1].with_traceback(None)
             try:
                 return job()
             except Exception as error:  # each driver has other kinds

@@ -61,12 +61,16 @@ class Retention:
         return sum(self.transactions(now_ms))
 
     def transactions(self, now_ms: int) -> Iterator[int]:
-        """Does what is due at `now_ms`, one short transaction for each `next`, which returns how many rows went."""
+        """Does what is due at `now_ms`, one short transaction for each `next`, which returns how many rows went.
+
+        It is over when `next` returns: a job in between would wait for its lock, and then for each other's.
+        """
         for table in HISTORY:
             for tier in TIERS:
                 yield from self._thin(table, tier, now_ms)
         with writing(self._engine, retention=True) as connection:
-            yield prune(connection, self._cluster_id, now_ms, self._keep_ms)
+            removed = prune(connection, self._cluster_id, now_ms, self._keep_ms)
+        yield removed
 
     def _thin(self, table: Table, tier: RetentionTier, now_ms: int) -> Iterator[int]:
         until_ms = (now_ms - tier.after_ms) // tier.every_ms * tier.every_ms

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -123,3 +124,20 @@ def test_a_month_of_ten_thousand_partitions_takes_the_size_that_is_stated(tmp_pa
     assert row_bytes <= ROW_BYTES
     # A round a minute, which is what sampling_interval.py allows a cluster of this size.
     assert 10_000 * rows_kept(30, every_ms=MINUTE_MS) * ROW_BYTES <= 9_000_000_000
+
+
+def test_no_lock_is_held_between_the_transactions_of_retention(tmp_path: Path) -> None:
+    """Another job of the observer comes in between: it waited for the lock, failed, and took the rest with it."""
+    url = new_sqlite(tmp_path / "ebbline.db")
+    engine, other = create_engine(url), sqlite3.connect(tmp_path / "ebbline.db", isolation_level=None, timeout=0)
+    table, steps = t.cluster_sample, 0
+    times = [NOW_MS - 3 * HOUR_MS + 2_000 * n for n in range(10)]
+    with writing(engine) as connection:
+        connection.execute(table.insert(), [row(table, cluster_id="c", sampled_ms=at_ms) for at_ms in times])
+    for _ in Retention(engine, "c").transactions(NOW_MS):
+        steps += 1
+        other.execute("BEGIN IMMEDIATE")
+        other.execute("ROLLBACK")
+    assert steps > 1
+    other.close()
+    engine.dispose()
