@@ -138,7 +138,7 @@ def pipeline_spot(processes: Mapping[str, ProcessHealth], now_ms: int) -> BlindS
 def _database(database: DatabaseSilence | None) -> list[BlindSpot]:
     if database is None:
         return []
-    text = "What pages and commands show is of then; only who is alive is judged on."
+    text = "Pages and commands show what was so then; only who is alive is judged on."
     headline = "The database takes no writes"
     return [BlindSpot("database-away", CRITICAL, headline, database.since_ms, text, database.reason)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -23,6 +24,9 @@ Found after: seconds from the first step that breaks something, or from the step
 of the number that is right (one when a cause opens, one when it closes). The commit is the one that was played.
 """
 NOT_YET: Final = "not played yet"
+
+# The beginning says which it is; the results have the whole, with what a command printed.
+COMPLAINT_CHARS_MAX: Final = 160
 
 
 def page(incidents: Sequence[Incident], results: Mapping[tuple[str, str], Result]) -> str:
@@ -101,8 +105,15 @@ def _shortcomings(incidents: Sequence[Incident], results: Mapping[tuple[str, str
                 continue
             parts = [f"never found: `{name}`" for name in result.missed]
             parts += [f"false: {cell(finding)}" for finding in result.false_findings]
-            parts += [cell(complaint) for complaint in result.complaints]
+            parts += [
+                cell(textwrap.shorten(complaint, COMPLAINT_CHARS_MAX, placeholder=" …"))
+                for complaint in result.complaints
+            ]
             yield f"- {cell(incident.title)}, {where.value}: {'; '.join(parts)}"
+
+
+def _beginning(complaint: str) -> str:
+    return textwrap.shorten(complaint, COMPLAINT_CHARS_MAX, placeholder=" …")
 
 
 def cell(text: str) -> str:
