@@ -18,6 +18,7 @@ from backend.control.findings import copy_failures, thresholds
 from backend.control.findings.catalogue import SLUGS, runbook
 from backend.control.findings.rules import (
     copy_rules,
+    late_delete_rules,
     reader_rules,
     slow_copy_rules,
 )
@@ -83,7 +84,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thresholds, "DEFAULTS", impatient_defaults)
     monkeypatch.setattr(copy_failures, "REPEATED_FOR_MS", 1_000)
     monkeypatch.setattr(copy_failures, "RETRY_ENDS_MS", 1_000)
-    monkeypatch.setattr(copy_rules, "DELETE_OVERDUE_MS", 1_000)
+    monkeypatch.setattr(late_delete_rules, "DELETE_OVERDUE_MS", 1_000)
     monkeypatch.setattr(copy_rules, "HUNG_MS_MIN", 1_000)
     monkeypatch.setattr(segment_state, "HUNG_MS_MIN", 1_000)
     monkeypatch.setattr(copy_rules, "LEAK_FOR_MS", 0)
