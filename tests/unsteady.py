@@ -18,13 +18,7 @@ class Unsteady(NamedTuple):
 
 
 # By the test's name as pytest prints it, with or without its parameters in brackets.
-UNSTEADY: Final[dict[str, Unsteady]] = {
-    "tests/properties/remote/test_expiration_model.py::test_retention_deletes_only_what_it_does_not_keep": Unsteady(
-        "2026-11-28",
-        "One run of dozens finds a case with overlapping copies in which what is left is a copy below retention.bytes;"
-        " of 20,000 cases each run does. Whether the model or retention counts wrongly is not decided yet.",
-    ),
-}
+UNSTEADY: Final[dict[str, Unsteady]] = {}
 
 
 def unsteady(test: str) -> Unsteady | None:

@@ -8,6 +8,7 @@ the first object goes, so that nobody is promised an offset that is about to van
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -88,13 +89,17 @@ def choose_expired(view: RetentionView, index: RemoteSegmentIndex, copying: froz
             continue
         if not chain.holds(segment):
             continue
-        own_bytes = segment.segment_size_bytes
+        # All counted copies that go with its records, of which it may be none: each is taken off once.
+        freed_bytes = 0
+        while counted and counted[0][0] <= segment.end_offset:
+            freed_bytes += counted.popleft()[1]
+        needed_bytes = max(segment.segment_size_bytes, freed_bytes)
         if new_start is not None and segment.end_offset < new_start:
             pass  # Another copy of records that go: it holds nothing else.
         elif segment.max_timestamp_ms < cutoff_ms:
-            surplus_bytes = max(0, surplus_bytes - counted.get(segment.segment_id, 0))
-        elif surplus_bytes > 0 and surplus_bytes >= own_bytes:
-            surplus_bytes -= own_bytes
+            surplus_bytes = max(0, surplus_bytes - freed_bytes)
+        elif surplus_bytes > 0 and surplus_bytes >= needed_bytes:
+            surplus_bytes -= needed_bytes
         else:
             break
         chosen[segment.segment_id] = segment
@@ -177,8 +182,9 @@ def _of_ended_lineages(view: RetentionView, index: RemoteSegmentIndex) -> list[S
 
 def _counted(
     view: RetentionView, lineage: Sequence[EpochEntry], chain: LeaderLineage, index: RemoteSegmentIndex
-) -> tuple[dict[bytes, int], int]:
-    """Bytes by segment that are held against `retention.bytes`, and their sum with what is only local.
+) -> tuple[deque[tuple[int, int]], int]:
+    """Bytes that are held against `retention.bytes`, by the end offset of their segments, and their sum with what is
+    only local.
 
     Each record counts once, and those below log start not at all: they are gone already, and two copies of a segment
     are no reason to delete a third one. (Kafka counts both.) While all finished segments together stay within the
@@ -186,16 +192,16 @@ def _counted(
     """
     size_bytes = view.only_local_bytes + index.summary.finished_bytes
     if view.retention_bytes < 0 or size_bytes <= view.retention_bytes:
-        return {}, size_bytes
-    counted: dict[bytes, int] = {}
+        return deque(), size_bytes
+    counted: deque[tuple[int, int]] = deque()
     reached = view.log_start
     for segment in _in_order(lineage, index):
         if segment.state is not FINISHED or segment.end_offset < reached:
             continue
         if chain.holds(segment):
-            counted[segment.segment_id] = segment.segment_size_bytes
+            counted.append((segment.end_offset, segment.segment_size_bytes))
             reached = segment.end_offset + 1
-    return counted, view.only_local_bytes + sum(counted.values())
+    return counted, view.only_local_bytes + sum(size for _, size in counted)
 
 
 def percent_of(size_bytes: int, limit_bytes: int) -> int:

@@ -167,6 +167,24 @@ def test_a_dangling_copy_goes_when_retention_says_so_and_not_before() -> None:
     assert numbers(decide(dangling, states=states, retention_bytes=3 * SIZE)) == []
 
 
+@pytest.mark.parametrize("retention_ms", [10, -1])
+def test_what_goes_with_an_unfinished_copy_of_it_is_no_surplus_any_more(retention_ms: int) -> None:
+    """The failed copy has no size: without that of the finished one, the limit took a segment more than it asks for."""
+    dangling, first, rest = segment(20, 0, 99), segment(0, 10, 99), [segment(n, 100 * n, 100 * n + 99) for n in (1, 2)]
+    young = [metadata._replace(max_timestamp_ms=T0 + 50) for metadata in rest]
+    failed = dangling._replace(segment_size_bytes=SIZE // 2)
+    expired = decide(
+        [failed, first, *young],
+        states={20: STARTED},
+        log_start=10,
+        epochs=((0, 10),),
+        retention_bytes=SIZE + SIZE // 4,
+        retention_ms=retention_ms,
+        now_ms=T0 + 20,
+    )
+    assert (sorted(numbers(expired)), expired.log_start) == ([0, 20], 100)
+
+
 def test_a_deletion_that_failed_is_taken_up_again_at_once() -> None:
     expired = decide(TEN[:3], states={0: DELETE_STARTED})
     assert (numbers(expired), expired.log_start) == ([0], None)
