@@ -56,6 +56,7 @@ PLAN = {"kind": "toggle_bootstrap", "inputs": {"enable": True}}
         ("GET", "/v1/findings?topic=sp%20ace", None, 422),
         ("GET", "/v1/findings?muted=perhaps", None, 422),
         ("GET", "/v1/findings?cause=broker-away", None, 422),
+        ("GET", "/v1/findings?cause=no-such-rule:broker%203", None, 422),
         ("GET", "/v1/findings?cause=:broker%203", None, 422),
         ("GET", "/v1/findings?cause=broker-away:", None, 422),
         ("GET", "/v1/findings?cause=broker-away:%00", None, 422),

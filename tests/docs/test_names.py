@@ -93,7 +93,7 @@ def test_the_page_of_findings_lists_each_with_its_title_and_runbook() -> None:
 
 
 def test_the_page_of_findings_lists_what_explains_what() -> None:
-    section = text_of("docs/findings.md").partition("## What explains what")[2]
+    section = text_of("docs/findings.md").partition("## Causes, and what they explain")[2]
     assert [line for line in section.splitlines() if line.startswith("|")] == cause_table.lines()
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
+from contextlib import suppress
 from typing import Annotated
 from urllib.parse import quote
 
@@ -95,7 +97,8 @@ def _rule_changes(set_: list[str], unset: list[str]) -> dict[str, dict[str, floa
 def _value(text: str) -> float | bool | str:
     if text in ("true", "false"):
         return text == "true"
-    try:
-        return float(text)
-    except ValueError:
-        return text
+    with suppress(ValueError):
+        # No number of JSON is infinite: the text is refused with what is right.
+        if math.isfinite(number := float(text)):
+            return number
+    return text

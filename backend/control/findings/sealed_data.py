@@ -30,7 +30,7 @@ def sealed_data(context: FindingContext) -> dict[PartitionKey, int]:
 
 
 def sealed_by_time(context: FindingContext) -> dict[PartitionKey, int]:
-    """Those bytes by how long they have waited, of partitions whose leader shows no meter. Kafka rolls a segment with
+    """Sealed bytes by the time of their waiting, of partitions whose leader shows no meter. Kafka rolls a segment with
     the first record that comes after `segment.ms`, so this may be so for a moment only: until the next copies.
     """
     copied = _copied_local_bytes(context)
@@ -69,7 +69,7 @@ def _sealed_share(still: PartitionStill, times_ms: tuple[int | None, int | None]
 
 
 def sealed_by_size(context: FindingContext) -> dict[PartitionKey, int]:
-    """Those bytes by what the active segment has at most, or by the leader's meter."""
+    """Sealed bytes: the pending ones without the most that an active segment has, or as the leader's meter says."""
     copied = _copied_local_bytes(context)
     pending: dict[PartitionKey, int] = {}
     led_pending: dict[LedTopic, int] = defaultdict(int)

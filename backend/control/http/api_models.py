@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+import re
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
+from backend.control.findings.catalogue import SLUGS
 from backend.control.findings.remote_reads import RemoteReads
 from backend.control.lab.bootstrap.race_run import BootstrapRun
 from backend.control.lab.faults.scenarios import FaultRun, Scenario
@@ -23,7 +25,18 @@ from backend.tiering.eligible_leaders import EligibleLeaders
 ShortText = Annotated[str, StringConstraints(max_length=500)]
 TopicName = Annotated[str, StringConstraints(min_length=1, max_length=249, pattern=r"^[A-Za-z0-9._-]+$")]
 # A rule and the object of a finding: names of topics and folders, no control characters.
-CauseName = Annotated[str, StringConstraints(pattern=r"^[a-z-]{1,60}:[^\x00-\x1f\x7f]{1,300}$")]
+CAUSE_PATTERN: Final = r"^[a-z-]{1,60}:[^\x00-\x1f\x7f]{1,300}$"
+
+
+def _cause_name(text: str) -> str:
+    if re.fullmatch(CAUSE_PATTERN, text) is None:
+        raise ValueError("it is RULE:OBJECT, as in broker-away:broker 3")
+    if (slug := text.partition(":")[0]) not in SLUGS:
+        raise ValueError(f"there is no rule {slug}; `ebbline thresholds` and docs/findings.md list them")
+    return text
+
+
+CauseName = Annotated[str, AfterValidator(_cause_name), Field(json_schema_extra={"pattern": CAUSE_PATTERN})]
 # Row numbers are 64-bit in both databases; what does not fit is no number of ours.
 RowId = Annotated[int, Field(ge=1, le=2**63 - 1)]
 

@@ -155,3 +155,13 @@ def test_a_critical_finding_in_maintenance_is_no_bad_end(api: Api, tmp_path: Pat
     assert run(critical)[0] == 1
     code, text = run(critical | {"maintenance_until_ms": 1_800_000_000_000})
     assert (code, "in maintenance until 2027-01-15 08:00:00 UTC" in text) == (0, True)
+
+
+@pytest.mark.parametrize("value", ["1e309", "-inf", "nan"])
+def test_a_number_that_json_does_not_have_is_refused_by_the_api(api: Api, tmp_path: Path, value: str) -> None:
+    """It was a traceback of the client's encoder."""
+    problem = {"detail": "rules.copy-slow.for_s is a number from 0 to 86400."}
+    api.answers["POST /v1/alerts/rules/copy-slow"] = 422, problem
+    code, text = api.run(tmp_path, "thresholds", "--set", f"copy-slow.for_s={value}", "--reason", "try")
+    assert (code != 0, "Traceback" in text) == (True, False)
+    assert "is a number from 0 to 86400" in text
