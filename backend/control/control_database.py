@@ -115,8 +115,7 @@ class Database:
 
         def work() -> T:
             if self._observer_failed is not None and self._observer_failed[0] > submitted_s:
-                # Without the frames of the job that failed: they would live, with all that they hold, as long as this.
-                raise self._observer_failed[1].with_traceback(None)
+                raise self._observer_failed[1]
             try:
                 return job()
             except Exception as error:  # each driver has other kinds

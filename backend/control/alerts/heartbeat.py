@@ -40,7 +40,7 @@ def silent_part(signs: WatchSigns, now_s: float) -> str | None:
         return "The observer has ended no round of samples for too long."
     if is_late(signs.stored_s):
         return "The database has taken no write for too long."
-    if is_late(now_s - signs.unjudged_s):
+    if unwatched(signs.unjudged_s * 1000, signs.interval_s * 1000):
         return "Rounds of samples are not judged by the rules."
     return None
 

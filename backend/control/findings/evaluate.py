@@ -205,7 +205,7 @@ def compare(
         alone_for_ms, evidence_ms = clock_ms - since_ms, current[key].evidence_ms
         # A cause that is still there and explains it no more: it has become something else, which somebody has to see.
         # So it is where it has shown in a whole period since the cause ended.
-        happens_alone = causes[key] in shown or (evidence_ms is not None and at_ms - evidence_ms < alone_for_ms)
+        happens_alone = causes[key] in shown or (evidence_ms is not None and 0 <= at_ms - evidence_ms < alone_for_ms)
         if not happens_alone and alone_for_ms < _outlasts_ms(key[0]):
             explained[key] = causes[key]
             if key in shown:

@@ -101,7 +101,7 @@ def _slow_cluster(context: FindingContext, waiting: Sequence[Candidate]) -> Cand
         f" {ids(brokers)}: {first_names(names)}.{limits}",
         action=LIMIT_ACTION if limits else STORE_ACTION,
         facts={"sealed_bytes": sealed, "count": len(names), "first": names[:NAMED_MAX], "brokers": brokers},
-        for_ms=SLOW_FOR_MS,
+        for_ms=BACKLOG_FOR_MS if context.just_back else SLOW_FOR_MS,
     )
 
 
@@ -201,7 +201,7 @@ def _slow(
         topic=row.topic,
         partition=row.partition,
         broker_id=row.leader,
-        for_ms=for_ms if still is not None else BACKLOG_FOR_MS if context.just_back else SLOW_FOR_MS,
+        for_ms=max(for_ms if still is not None else SLOW_FOR_MS, BACKLOG_FOR_MS if context.just_back else 0),
     )
 
 

@@ -176,6 +176,8 @@ def test_what_shows_in_a_whole_period_after_its_cause_has_ended_is_a_finding_at_
     before = after(20_000, -5_000)
     assert open_counts(open_alerts(rows, before, {}, (), NOW_MS)) == {}, "it began before the store was mended"
     assert open_counts(open_alerts(rows, after(20_000, 5_000), {}, (), NOW_MS)) == {(reads.slug, "critical"): 1}
+    set_back = after(20_000, 90_000)
+    assert open_counts(open_alerts(rows, set_back, {}, (), NOW_MS)) == {}, "a wall clock that was set proves nothing"
 
 
 def test_what_an_open_cause_explains_no_more_is_a_finding_at_once() -> None:

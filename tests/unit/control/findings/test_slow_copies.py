@@ -192,6 +192,16 @@ def test_copies_that_a_limit_holds_back_are_one_finding_from_the_first_partition
     assert peaks.object == "orders-0", "at that limit 3 MB need no second"
 
 
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_backlog_of_an_outage_of_all_brokers_has_a_minute(shared: bool) -> None:
+    """Producers held records back; where a limit makes it one finding it is no sooner."""
+    busy: dict[str, Any] = {"topics": {"orders": topic(segment_bytes="1000000", local_retention_bytes="2000000")}}
+    busy["copy_limits"] = {1: 50_000} if shared else {}
+    back = rules(partitions=waiting(3 * MB), back_ms=1_000, **busy)["copy-slow"]
+    assert (back.object == "remote storage", back.for_ms) == (shared, 60_000)
+    assert rules(partitions=waiting(3 * MB), **busy)["copy-slow"].for_ms == 10_000
+
+
 def test_a_finding_by_offsets_has_the_time_at_which_they_were_listed() -> None:
     busy: dict[str, Any] = {"topics": {"orders": topic(segment_bytes="1000000", local_retention_bytes="2000000")}}
     rests = slow(partitions=waiting(3 * MB), earlier_ms={("orders", 0): NOW_MS - 90_000}, **busy)
