@@ -24,6 +24,9 @@ async def keep_running(name: str, run: Callable[[], Awaitable[None]]) -> None:
             await run()
             return
         except Exception:  # a task starts again after a fault of any kind
+            if (task := asyncio.current_task()) is not None and task.cancelling():
+                _log.exception("The task %s of the control plane failed as it was stopped", name)
+                return  # its cancellation is not asked for twice: a stop would wait for ever
             _log.exception("The task %s of the control plane failed and starts again in %.0f s", name, pause_s)
         if time.monotonic() - began_s >= HEALTHY_AFTER_S:
             pause_s = PAUSE_FIRST_S

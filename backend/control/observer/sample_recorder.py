@@ -11,7 +11,6 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
@@ -223,11 +222,11 @@ class SampleRecorder:
             return
         until_s = time.monotonic() + RETENTION_S
         try:
-            # Closed at once, whatever ends it: the error of a failed job is kept, and would keep this open.
-            with closing(self._retention.transactions(at_ms)) as transactions:
-                while await self._database.observe(partial(next, transactions, None)) is not None:
-                    if self._waiting and time.monotonic() > until_s:
-                        return  # the rest is due once the samples that wait are stored
+            # Not closed here: at a cancellation the database thread may still be within one of them.
+            transactions = self._retention.transactions(at_ms)
+            while await self._database.observe(partial(next, transactions, None)) is not None:
+                if self._waiting and time.monotonic() > until_s:
+                    return  # the rest is due once the samples that wait are stored
         except SQLAlchemyError as error:
             _log.warning("The database refused to remove old samples: %s", first_line(error))
         self._retention_ms = at_ms
