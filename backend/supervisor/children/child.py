@@ -301,12 +301,15 @@ def wait_until_healthy(
     `meanwhile` is called between two checks.
     """
     deadline = time.monotonic() + child.spec.start_timeout_s
-    while time.monotonic() < deadline and not stopping():
+    while time.monotonic() < deadline:
         if not child.running:
             return False
+        # Before `stopping`: what ends after this one serves, ends after the start.
         if child.spec.ready() if child.spec.ready is not None else child.probe(time.monotonic()):
             child.has_answered = True
             return True
+        if stopping():
+            return False
         meanwhile()
         time.sleep(0.1)
     return False
