@@ -129,13 +129,18 @@ def test_the_webhook_of_the_setting_gets_opening_and_end_and_the_same_number_aft
     assert "CANARY" not in repr(status)
 
 
-def test_a_severity_that_rises_in_the_moment_of_opening_is_one_message(tmp_path: Path) -> None:
+def test_a_severity_that_rises_in_the_moment_of_opening_is_one_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receiver_task, "GROUP_WAIT_S", 0.5)
+
     async def play(server: Server) -> None:
         async with serving(server.peer()) as address:
             site = Site(tmp_path, f"http://{address}/")
             async with site.running() as delivery:
                 delivery.submit(alerts(notice(0, severity="warning")))
-                await asyncio.sleep(0.02)
+                for _ in range(20):  # the receiver's task begins to wait
+                    await asyncio.sleep(0)
                 delivery.submit(alerts(notice(0)))
                 await until(lambda: site.status("webhook_url").delivered == 1)
                 delivery.submit(alerts())

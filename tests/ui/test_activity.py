@@ -118,7 +118,7 @@ def test_broker_events_show_leader_changes_and_failures_only(trouble: Database) 
     figure = json.loads(page.get("plotly_chart")[0].proto.spec)
     marks = {trace["name"]: len(trace["y"]) for trace in figure["data"]}
     drawn = {"incidents": 0, "Leader changes": 1, "Failed on brokers": 1, "Operator actions": 1}
-    assert marks == {**drawn, "Partitions in all": 0, "Ebbline itself": 0}
+    assert marks == {**drawn, "Partition count": 0, "Ebbline itself": 0}
 
 
 def test_what_the_product_itself_did_and_partitions_that_came_are_moments(healthy: Database) -> None:
@@ -132,10 +132,10 @@ def test_what_the_product_itself_did_and_partitions_that_came_are_moments(health
     page = open_page("activity")
     assert not page.exception
     rows = next(frame.value for frame in page.dataframe if "what" in frame.value.columns)
-    by_kind = {kind: list(rows[rows["kind"] == kind]["what"]) for kind in ("Ebbline itself", "Partitions in all")}
+    by_kind = {kind: list(rows[rows["kind"] == kind]["what"]) for kind in ("Ebbline itself", "Partition count")}
     assert by_kind["Ebbline itself"] == ["Pipeline started"]
-    assert len(by_kind["Partitions in all"]) == 1
-    assert by_kind["Partitions in all"][0].startswith("12 partitions more, ")
+    assert len(by_kind["Partition count"]) == 1
+    assert by_kind["Partition count"][0].startswith("12 partitions more, ")
 
 
 def test_stored_findings_are_bars_of_the_timeline(trouble: Database) -> None:

@@ -22,7 +22,7 @@ INCIDENT_ROWS_MAX: Final = 5
 TICKS_MAX: Final = 500
 ROW_PX: Final = 26
 LEADERS, FAILED, ACTIONS = "Leader changes", "Failed on brokers", "Operator actions"
-TOPICS, OWN = "Partitions in all", "Ebbline itself"
+TOPICS, OWN = "Partition count", "Ebbline itself"
 RESULT_STATUS: Final = {"refused": "warning", "failed": "critical"}
 
 

@@ -83,9 +83,7 @@ class ReceiverQueue:
             if key in alerts.withheld:
                 self._waiting.pop(key, None)
             elif key not in alerts.open and not self._is_closing(key):
-                cause = alerts.explained.get(key)
-                self._waiting.pop(key, None)
-                self._waiting[key] = replace(before, event=NoticeEvent.CLOSED, at_ms=alerts.at_ms, cause=cause)
+                self._close(before, alerts)
         self._bound()
 
     def next_delivery(self) -> Delivery | None:
@@ -113,6 +111,8 @@ class ReceiverQueue:
                 self._waiting[key] = replace(newest, severity=notice.severity)
             elif newest is not None:
                 self._compare(notice, newest, newest.at_ms)
+            elif self._alerts is not None and key not in self._alerts.open and key not in self._alerts.withheld:
+                self._close(notice, self._alerts)  # it ended while its opening was on its way
 
     def mark_doubtful(self, delivery: Delivery) -> None:
         """It may have arrived: no answer came."""
@@ -133,6 +133,11 @@ class ReceiverQueue:
             self._waiting[notice.key] = replace(notice, event=NoticeEvent.CHANGED, at_ms=at_ms)
         else:
             self._waiting.pop(notice.key, None)
+
+    def _close(self, before: Notice, alerts: OpenAlerts) -> None:
+        cause = alerts.explained.get(before.key)
+        self._waiting.pop(before.key, None)
+        self._waiting[before.key] = replace(before, event=NoticeEvent.CLOSED, at_ms=alerts.at_ms, cause=cause)
 
     def _is_closing(self, key: FindingKey) -> bool:
         notice = self._waiting.get(key)

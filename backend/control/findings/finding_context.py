@@ -45,6 +45,8 @@ NOT_ALLOWED: Final = "not allowed"
 NAMED_MAX: Final = 10
 FindingKey = tuple[str, str]
 """(slug, object): what a finding is about."""
+REMOTE_STORE: Final = "remote storage"
+"""The object of a finding about the store itself, not about one of its topics or brokers."""
 # Rule of `follower-stuck` about a replica that a throttle holds back: `throttle-left` explains no other.
 THROTTLED: Final = "throttled"
 

@@ -10,6 +10,7 @@ from backend.control.findings.copy_times import is_expected, slow_together
 from backend.control.findings.finding_context import (
     NAMED_MAX,
     NOTICE,
+    REMOTE_STORE,
     WARNING,
     Candidate,
     FindingContext,
@@ -78,7 +79,7 @@ def _leftovers(context: FindingContext, ledger_ms: int, segments: Sequence[Segme
     size_bytes = sum(segment.segment_size_bytes for segment in segments)
     return Candidate(
         slug="copy-dangling",
-        object="remote storage",
+        object=REMOTE_STORE,
         severity=NOTICE,
         sentence=f"{count(len(segments), 'copy', 'copies')} will never finish",
         why=f"Of {first_names(names)}, the oldest begun {in_time(oldest_ms)} ago: their brokers lead no"

@@ -12,11 +12,18 @@ from backend.control.findings.copy_failures import (
     FailingBroker,
     failing_brokers,
 )
-from backend.control.findings.finding_context import CRITICAL, WARNING, Candidate, FindingContext, count, ids
+from backend.control.findings.finding_context import (
+    CRITICAL,
+    REMOTE_STORE,
+    WARNING,
+    Candidate,
+    FindingContext,
+    count,
+    ids,
+)
 from backend.control.formatting import in_time
 from backend.tiering.segment_state import HUNG_MS_MIN, SegmentState
 
-STORE: Final = "remote storage"
 # Names of a topic, a segment and an operation take 350 at most, the store's reason 400; what is left is the object.
 ERROR_CHARS_MAX: Final = 1_000
 # Of hundreds of partitions the first say where to look.
@@ -31,7 +38,7 @@ def failing_copies(context: FindingContext) -> Iterable[Candidate]:
     stopped = [broker for broker in brokers if broker.blocked_since_ms is not None]
     together_ms = context.for_ms("copy-failing", TOGETHER_FOR_MS)
     if len(stopped) >= 2 and any(broker.is_blocked(together_ms) for broker in stopped):
-        yield _candidate(stopped, STORE, CRITICAL)
+        yield _candidate(stopped, REMOTE_STORE, CRITICAL)
         brokers = [broker for broker in brokers if broker.blocked_since_ms is None]
     for broker in brokers:
         blocked = broker.is_blocked(context.for_ms("copy-failing", REPEATED_FOR_MS))
@@ -85,7 +92,7 @@ def _candidate(brokers: Sequence[FailingBroker], object_: str, severity: str) ->
         object=object_,
         severity=severity,
         sentence="Copies to the remote storage fail"
-        if object_ == STORE
+        if object_ == REMOTE_STORE
         else f"Copies fail on {where}" + (f": {single}" if single else ""),
         why=why,
         action=f"Check the object store's credentials, room and reach from {where}. Local data grows until copies work"
@@ -101,7 +108,7 @@ def _candidate(brokers: Sequence[FailingBroker], object_: str, severity: str) ->
         },
         topic=topics.pop() if len(topics) == 1 else None,
         partition=failures[0].partition if single else None,
-        broker_id=None if object_ == STORE else brokers[0].broker_id,
+        broker_id=None if object_ == REMOTE_STORE else brokers[0].broker_id,
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from backend.control.findings.finding_context import (
     NAMED_MAX,
+    REMOTE_STORE,
     WARNING,
     Candidate,
     FindingContext,
@@ -19,7 +20,6 @@ from backend.control.formatting import in_bytes, in_time
 from backend.store.queries.partitions import SegmentRow
 from backend.tiering.segment_state import DELETE_OVERDUE_MS, SegmentState
 
-STORE: Final = "remote storage"
 # A deletion takes seconds: others that are this old when one is overdue are refused with it.
 LATE_MS: Final = 20_000
 ACTION: Final = "Check that the brokers may delete in the object store, and whether it keeps versions."
@@ -37,7 +37,7 @@ def late_deletes(context: FindingContext) -> Iterable[Candidate]:
         return
     brokers = {segment.broker_id for segment in late}
     if len(brokers) >= 2:
-        yield _overdue(context, late, {"object": STORE}, f"Deletions from the {STORE} do not end")
+        yield _overdue(context, late, {"object": REMOTE_STORE}, f"Deletions from the {REMOTE_STORE} do not end")
         return
     names = {name_of(segment) for segment in late}
     about: dict[str, Any] = {"broker_id": late[0].broker_id}

@@ -8,11 +8,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from backend.control.findings.copy_failures import failing_brokers
-from backend.control.findings.finding_context import CRITICAL, WARNING, Candidate, FindingContext, count, ids
+from backend.control.findings.finding_context import (
+    CRITICAL,
+    REMOTE_STORE,
+    WARNING,
+    Candidate,
+    FindingContext,
+    count,
+    ids,
+)
 from backend.control.findings.remote_read_growth import ReadGrowth
 from backend.control.formatting import in_time
 
-STORE: Final = "remote storage"
 # A pipeline that was started again reads its events within seconds.
 LEDGER_AGE_MS_MAX: Final = 30_000
 # A copy that failed once is tried again: meters are read every 15 s.
@@ -35,7 +42,7 @@ def metered_failures(context: FindingContext) -> Iterable[Candidate]:
     failing = [failures for failures in _metered(context) if failures.broker_id not in by_events]
     stopped = [failures for failures in failing if not failures.others_finish]
     if len(stopped) >= 2:
-        yield _candidate(context, stopped, STORE)
+        yield _candidate(context, stopped, REMOTE_STORE)
     for failures in failing:
         if failures.others_finish or len(stopped) < 2:
             yield _candidate(context, [failures], f"broker {failures.broker_id}")
@@ -65,12 +72,12 @@ def _candidate(context: FindingContext, failing: Sequence[_MeteredFailures], obj
         slug="copy-failing",
         object=object_,
         severity=WARNING if others else CRITICAL,
-        sentence="Copies to the remote storage fail" if object_ == STORE else f"Copies fail on {where}",
+        sentence="Copies to the remote storage fail" if object_ == REMOTE_STORE else f"Copies fail on {where}",
         why=f"{count(errors, 'copy', 'copies')} failed on {where} in the last {in_time(context.at_ms - since_ms)} by"
         f" its meters{'; others finish' if others else ', and none has finished since'}. The pipeline does not run, so"
         " partitions are not known. The reason stands in the broker's log only.",
         action=f"Check the object store's credentials, room and reach from {where}. Local data grows until copies work"
         " again; nothing is lost while the local disks last.",
         facts={"failures": errors, "brokers": [failures.broker_id for failures in failing], "source": "meters"},
-        broker_id=None if object_ == STORE else failing[0].broker_id,
+        broker_id=None if object_ == REMOTE_STORE else failing[0].broker_id,
     )

@@ -10,6 +10,7 @@ from typing import Final
 from backend.control.findings.finding_context import (
     CRITICAL,
     NAMED_MAX,
+    REMOTE_STORE,
     WARNING,
     Candidate,
     FindingContext,
@@ -22,7 +23,6 @@ from backend.control.findings.still_offsets import PartitionKey
 from backend.control.formatting import grouped, in_time
 from backend.store.queries.findings import FailedRead
 
-STORE: Final = "remote storage"
 # Two readings 15 s apart, and the time of one: a consumer that still fails does so in each.
 FAILS_FOR_MS: Final = 35_000
 # Some reads fail and others are served: for longer than one reading.
@@ -60,7 +60,7 @@ def failing_reads(context: FindingContext) -> Iterable[Candidate]:
         by_broker[reads.broker_id].append(reads)
     refused = [broker_id for broker_id, rows in by_broker.items() if not any(row.served for row in rows)]
     if len(refused) >= 2:
-        yield _failing_candidate(context, [row for broker_id in refused for row in by_broker[broker_id]], STORE)
+        yield _failing_candidate(context, [row for broker_id in refused for row in by_broker[broker_id]], REMOTE_STORE)
     for broker_id, rows in sorted(by_broker.items()):
         if len(refused) < 2 or broker_id not in refused:
             yield _failing_candidate(context, rows, f"broker {broker_id}")
@@ -107,14 +107,14 @@ def _failing_candidate(context: FindingContext, failing: Sequence[FailingReads],
     served = any(reads.served for reads in failing)
     reports = [read for read in context.failed_reads if read.broker_id in brokers and _is_of(read, topics)]
     partitions = read_partitions(context, brokers, topics, reports)
-    single = partitions[0] if len(partitions) == 1 and len(topics) <= 1 and object_ != STORE else None
+    single = partitions[0] if len(partitions) == 1 and len(topics) <= 1 and object_ != REMOTE_STORE else None
     errors, since_ms = sum(reads.errors for reads in failing), min(reads.since_ms for reads in failing)
     where = f"broker {ids(brokers)}"
     of = f" of {topics[0]}" if len(topics) == 1 else f" of {count(len(topics), 'topic')}" if topics else ""
     why = f"{count(errors, 'read')}{of} failed on {where} in the last {in_time(context.at_ms - since_ms)}"
     why += "; others of the same topics work." if served else ", and none was answered with records."
     sentence = f"Reads from the remote tier fail on {where}"
-    if object_ == STORE:
+    if object_ == REMOTE_STORE:
         sentence = "Reads from the remote storage fail"
     elif single is not None:
         sentence = f"Reads of {names([single])} from the remote tier fail on {where}"
@@ -139,7 +139,7 @@ def _failing_candidate(context: FindingContext, failing: Sequence[FailingReads],
         },
         topic=topics[0] if len(topics) == 1 else None if single is None else single[0],
         partition=None if single is None else single[1],
-        broker_id=None if object_ == STORE else brokers[0],
+        broker_id=None if object_ == REMOTE_STORE else brokers[0],
         evidence_ms=max(reads.newest_ms for reads in failing),
     )
 
@@ -184,7 +184,7 @@ def slow_reads(context: FindingContext) -> Iterable[Candidate]:
     newest = {broker_id: _newest(readings) for broker_id, readings in by_broker.items()}
     slow = {id_: readings for id_, readings in newest.items() if _is_slow(readings, expired_min=expired_min)}
     if len(slow) >= 2:
-        yield _slow_candidate(context, slow, STORE)
+        yield _slow_candidate(context, slow, REMOTE_STORE)
         return
     for broker_id, readings in slow.items():
         yield _slow_candidate(context, {broker_id: readings}, f"broker {broker_id}")
@@ -223,9 +223,9 @@ def _slow_candidate(context: FindingContext, slow: dict[int, list[ReadGrowth]], 
     since = in_time(context.at_ms - since_ms)
     topics = {row.topic for row in context.read_growth if row.broker_id in slow and row.topic and row.requests}
     partitions = read_partitions(context, brokers, topics)
-    single = partitions[0] if len(partitions) == 1 and object_ != STORE else None
+    single = partitions[0] if len(partitions) == 1 and object_ != REMOTE_STORE else None
     sentence = f"Remote reads on {where} take longer than {WAIT}"
-    if object_ == STORE:
+    if object_ == REMOTE_STORE:
         sentence = f"Reads from the remote storage take longer than {WAIT}"
     elif single is not None:
         sentence = f"Remote reads of {names([single])} on {where} take longer than {WAIT}"
@@ -248,7 +248,7 @@ def _slow_candidate(context: FindingContext, slow: dict[int, list[ReadGrowth]], 
         },
         topic=None if single is None else single[0],
         partition=None if single is None else single[1],
-        broker_id=None if object_ == STORE else brokers[0],
+        broker_id=None if object_ == REMOTE_STORE else brokers[0],
         evidence_ms=max(readings[-1].since_ms for readings in slow.values()),
     )
 

@@ -16,6 +16,7 @@ from backend.control.findings.copy_times import (
 )
 from backend.control.findings.finding_context import (
     NAMED_MAX,
+    REMOTE_STORE,
     WARNING,
     Candidate,
     FindingContext,
@@ -38,7 +39,6 @@ from backend.tiering.segment_state import SegmentState
 SLOW_FOR_MS: Final = default_for_ms("copy-slow", "more waits than local retention allows")
 BACKLOG_FOR_MS: Final = default_for_ms("copy-slow", AFTER_OUTAGE)
 HELD_MS: Final = 3_000
-STORE: Final = "remote storage"
 STORE_ACTION: Final = (
     "See how long the store takes for a write, and what the way to it carries; where it is well, compare the produce"
     " rate with the brokers' copier threads."
@@ -94,7 +94,7 @@ def _slow_cluster(context: FindingContext, waiting: Sequence[Candidate]) -> Cand
     limits = copy_limit_sentence(context, brokers)
     return Candidate(
         slug="copy-slow",
-        object=STORE,
+        object=REMOTE_STORE,
         severity=WARNING,
         sentence="Copying to the remote storage is behind",
         why=f"At least {in_bytes(sealed)} in sealed segments wait, of {count(len(names), 'partition')} of broker"
@@ -113,7 +113,7 @@ def _slow_store(context: FindingContext, segments: Sequence[SegmentRow]) -> Cand
     limits = copy_limit_sentence(context, brokers)
     return Candidate(
         slug="copy-slow",
-        object=STORE,
+        object=REMOTE_STORE,
         severity=WARNING,
         sentence="Copying to the remote storage is slow",
         why=f"Copies of {count(len(names), 'partition')} of broker {ids(brokers)} are open for up to"

@@ -54,6 +54,17 @@ def test_what_opens_and_closes_before_its_opening_was_delivered_leaves_nothing()
     assert queue.waiting == 0
 
 
+def test_what_closes_while_its_opening_is_on_its_way_is_followed_to_its_end() -> None:
+    queue = ReceiverQueue(ONE_BY_ONE)
+    update(queue, alerts(notice()))
+    sent = first(queue)
+    update(queue, alerts())
+    assert queue.waiting == 0
+    queue.mark_delivered(sent)
+    assert drained(queue) == [(NoticeEvent.CLOSED, "t-0", "critical")], "without a round in between"
+    assert queue.delivered == []
+
+
 def test_what_closes_and_opens_again_before_its_end_was_delivered_leaves_nothing() -> None:
     queue = ReceiverQueue(ONE_BY_ONE)
     update(queue, alerts(notice()))
