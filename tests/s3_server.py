@@ -9,10 +9,17 @@ from typing import Any, Self
 
 import boto3
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
-from werkzeug.serving import make_server
+from werkzeug.serving import WSGIRequestHandler, make_server
 from werkzeug.wrappers import Response
 
 REGION, KEY = "us-east-1", "test"
+
+
+class SilentHandler(WSGIRequestHandler):
+    """Its log of each request would bury what a run of the incidents prints."""
+
+    def log_request(self, *_: object) -> None:
+        return
 
 
 class S3Server:
@@ -28,7 +35,7 @@ class S3Server:
         self.refuses: dict[str, int] = {}
         self.answer = ""
         self._moto = DomainDispatcherApplication(create_backend_app)
-        self._server = make_server("127.0.0.1", 0, self._application, threaded=True)
+        self._server = make_server("127.0.0.1", 0, self._application, threaded=True, request_handler=SilentHandler)
         self._thread = threading.Thread(target=self._server.serve_forever, name="s3", daemon=True)
 
     def __enter__(self) -> Self:
