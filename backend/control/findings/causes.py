@@ -84,6 +84,8 @@ NO_SILENCE: Final = Silence()
 
 
 CLUSTER_AWAY: Final = "cluster-away"
+EXPLAINS: Final = "explains"
+"""The fact of a cause that counts its consequences."""
 # Everything that brokers tell; the database and the pipeline are seen without them.
 CLUSTER_FACTS: Final = tuple(
     sorted(SLUGS.keys() - {CLUSTER_AWAY, "database-away", "database-lost", "pipeline-behind", "pipeline-down"})
@@ -308,4 +310,4 @@ def _summing_up(cause: Candidate, explained: Sequence[Candidate]) -> Candidate:
         "by_slug": dict(sorted(counts.items())),
         "first": [candidate.object for candidate in sorted(explained, key=lambda c: (c.slug, c.object))][:NAMED_MAX],
     }
-    return replace(cause, severity=worst, why=f"{cause.why} {text}", facts={**cause.facts, "explains": facts})
+    return replace(cause, severity=worst, why=f"{cause.why} {text}", facts={**cause.facts, EXPLAINS: facts})

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from backend.control.findings.catalogue import ALL_RULES, SLUGS, FindingRule
-from backend.control.findings.causes import Silence, with_causes
+from backend.control.findings.causes import EXPLAINS, Silence, with_causes
 from backend.control.findings.finding_context import CRITICAL, SEVERITIES, Candidate, FindingContext, FindingKey
 from backend.control.findings.rule_settings import adjusted
 from backend.store.queries.findings import Finding
@@ -269,6 +269,7 @@ def retained(finding: Finding) -> Candidate:
 def _to_write(finding: Finding, candidate: Candidate, at_ms: int) -> bool:
     now = (candidate.severity, candidate.sentence, candidate.action, candidate.cause)
     before = (finding.severity, finding.sentence, finding.action, finding.cause)
+    explains, explained = candidate.facts.get(EXPLAINS), (finding.evidence or {}).get(EXPLAINS)
     seen_ms = at_ms if candidate.seen_ms is None else candidate.seen_ms
     # A wall clock that was set back leaves `seen_ms` in the future.
-    return now != before or abs(seen_ms - finding.seen_ms) >= SEEN_INTERVAL_MS
+    return now != before or explains != explained or abs(seen_ms - finding.seen_ms) >= SEEN_INTERVAL_MS

@@ -108,6 +108,17 @@ def test_what_changed_is_written_at_once_and_what_stays_now_and_then() -> None:
     assert not due.worth_a_look
 
 
+def test_a_cause_that_explains_one_more_says_so_at_once() -> None:
+    away = replace(BASE, slug="broker-away", object="broker 3", severity="critical", broker_id=3)
+    voter = replace(BASE, slug="voter-away", object="voter 3", broker_id=3)
+    leaderless = replace(BASE, slug="offline", severity="critical", depends_on=frozenset({3}))
+    first = evaluate(context(), [], {}, saying(away, voter))
+    open_now = [stored(candidate) for candidate in first.opened]
+    assert evaluate(context(), open_now, first.waiting, saying(away, voter)).kept == []
+    more = evaluate(context(), open_now, first.waiting, saying(away, voter, leaderless))
+    assert ["1 partition without a leader" in candidate.why for _, candidate in more.kept] == [True]
+
+
 def test_a_graver_finding_takes_the_place_of_the_milder_one() -> None:
     mild = replace(BASE, slug="mild")
     grave = replace(BASE, slug="grave", for_ms=MINUTE_MS, replaces="mild")
