@@ -186,7 +186,8 @@ class FindingContext:
     brokers of the newest Metadata, None: not known. `unclean_elections`: seen by comparing samples. `away`: no broker
     answers.
     `repeated_absences`: brokers that come and go. `returning`: brokers that were silent before the cluster listed them
-    again. `back_ms`: for how long the cluster answers again, None: always.
+    again, `rejoining`: those that answer again and whose replicas may yet join the ISRs. `back_ms`: for how long the
+    cluster answers again, None: always.
     `missing_rights`: lines of docs/attach.md that our principal lacks.
     `own_moves`: partitions that our plans move.
     `processes`: the last heartbeats of the product's own processes, by name. `round_age`: of the observer's newest
@@ -247,6 +248,7 @@ class FindingContext:
     vanished_topics: VanishedTopics | None = None
     repeated_absences: Mapping[int, RepeatedAbsence] = field(default_factory=dict)
     returning: frozenset[int] = frozenset()
+    rejoining: frozenset[int] = frozenset()
     back_ms: int | None = None
     own_moves: Collection[tuple[str, int]] = ()
     processes: Mapping[str, ProcessHealth] = field(default_factory=dict)

@@ -127,12 +127,16 @@ def _action_away(context: FindingContext, broker_id: int, full: tuple[str, int] 
 
 
 def _needed_brokers(context: FindingContext) -> frozenset[int]:
-    """Brokers in an ISR that is too small without them: such a partition takes no writes as soon as they are missed."""
+    """Brokers in an ISR that is too small without them: such a partition takes no writes as soon as they are missed.
+
+    One that is led all the same, and that a replica is about to join, is left to `below-min-isr` and its hold.
+    """
     least = {name: setting(topic, MIN_ISR) or 1 for name, topic in context.topics.items()}
     return frozenset(
         broker_id
         for row in context.partitions
         if len(row.isr) <= min(least.get(row.topic, 1), len(row.replicas))
+        and (len(row.isr) == 1 or context.rejoining.isdisjoint(set(row.replicas) - set(row.isr)))
         for broker_id in row.isr
     )
 

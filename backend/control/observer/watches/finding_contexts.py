@@ -144,6 +144,7 @@ class FindingContexts:
             election_try_ms=self._election_try_ms,
             listed=liveness.listed,
             returning=liveness.returning,
+            rejoining=liveness.rejoining,
             unclean_elections=seen.unclean_elections,
             offline_logs=seen.offline_logs,
             away=liveness.away,

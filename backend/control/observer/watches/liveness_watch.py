@@ -55,6 +55,8 @@ QUICK_ERROR_S: Final = 1.0
 HELD_UP_S: Final = 1.0
 # A cluster that was away for less was not started again: connections were lost, or brokers hung.
 STARTED_AFTER_S: Final = 10.0
+# A restarted replica reads what it missed and joins the ISR within seconds, and Metadata says so a second later.
+REJOINING_S: Final = 5.0
 _log = logging.getLogger(__name__)
 
 
@@ -76,7 +78,7 @@ class Liveness:
     """The living at `at_ms`; `partitions` are those of the newest Metadata, `away` None: the cluster answers.
     `endangered`: those that wait for the broker that led last, which has less than another. `listed`: brokers that
     Metadata names, which are those that may be elected; None: there was none yet. `returning`: brokers that it names
-    again, and that were silent when they were asked before that.
+    again, and that were silent when they were asked before that. `rejoining`: brokers that answer again since a moment.
     """
 
     at_ms: int
@@ -90,6 +92,7 @@ class Liveness:
     missing_rights: tuple[MissingRight, ...] = ()
     vanished_topics: VanishedTopics | None = None
     repeated_absences: Mapping[int, RepeatedAbsence] = field(default_factory=dict)
+    rejoining: frozenset[int] = frozenset()
     back_ms: int | None = None
     """For how long the cluster answers again; None: it was not away for as long as brokers take to start."""
 
@@ -105,6 +108,17 @@ def returning_brokers(brokers: Mapping[int, BrokerLiveness], listed_s: Mapping[i
         broker_id
         for broker_id, broker in brokers.items()
         if broker.error is not None and broker.asked_s < listed_s.get(broker_id, 0.0)
+    )
+
+
+def rejoining_brokers(brokers: Mapping[int, BrokerLiveness], now_s: float) -> frozenset[int]:
+    """Brokers that have answered again for so short a time that their replicas may yet join the ISRs."""
+    return frozenset(
+        broker_id
+        for broker_id, broker in brokers.items()
+        if broker.error is None
+        and broker.absences.returned_s is not None
+        and now_s - broker.absences.returned_s < REJOINING_S
     )
 
 
@@ -205,6 +219,7 @@ class LivenessWatch:
             self._missing_rights,
             self._topics.vanished,
             self._repeated_absences(brokers),
+            rejoining_brokers(brokers, time.monotonic()),
             None if self._back_s is None else round(1000 * (time.monotonic() - self._back_s)),
         )
 

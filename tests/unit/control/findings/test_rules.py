@@ -374,6 +374,8 @@ def test_a_broker_that_a_partition_needs_for_its_writes_is_critical_as_soon_as_i
     assert severity((1, 2, 3), topics=least) == severity((1, 3), topics=least) == "warning"
     started = frozenset({2})
     assert severity((1, 2), topics=least, returning=started) == "warning", "it was silent before it joined the ISR"
+    assert severity((1, 2), topics=least, rejoining=frozenset({3})) == "warning", "another one joins it in a moment"
+    assert severity((2,), rejoining=frozenset({3})) == "critical", "nobody else can lead until then"
 
 
 def test_min_isr_above_the_number_of_replicas_asks_for_all_of_them() -> None:

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from backend.control.findings.broker_absences import BrokerAbsences
 from backend.control.findings.finding_context import ClusterSilence
 from backend.control.gateway.broker_connection import BrokerAddress
 from backend.control.gateway.gateway_errors import GatewayError
@@ -21,10 +22,12 @@ from backend.control.gateway.requests.metadata_requests import (
 from backend.control.gateway.requests.offset_requests import ListedOffset
 from backend.control.observer.watches import liveness_watch
 from backend.control.observer.watches.liveness_watch import (
+    REJOINING_S,
     BrokerLiveness,
     Liveness,
     LivenessWatch,
     metadata_interval_s,
+    rejoining_brokers,
     returning_brokers,
 )
 from backend.protocol.errors import ErrorCode
@@ -190,6 +193,17 @@ def test_a_broker_that_is_listed_again_and_was_silent_before_that_has_just_start
         4: BrokerLiveness(4, 5, "It is not listed.", asked_s=9.0),
     }
     assert returning_brokers(silent, {1: 10.0, 2: 10.0, 3: 1.0}) == {2}
+
+
+def test_a_broker_that_answers_again_is_about_to_join_the_isrs_for_a_moment() -> None:
+    since = BrokerAbsences(1, 0.0, returned_s=10.0)
+    brokers = {
+        1: BrokerLiveness(1, 5),
+        2: BrokerLiveness(2, 5, absences=since),
+        3: BrokerLiveness(3, 5, "Connection refused.", absences=since),
+    }
+    assert rejoining_brokers(brokers, 10.0 + REJOINING_S - 0.1) == {2}
+    assert rejoining_brokers(brokers, 10.0 + REJOINING_S) == frozenset()
 
 
 def test_a_broker_that_goes_away_is_told_while_another_question_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
