@@ -1,4 +1,4 @@
-"""The pages, and how to reach them.
+"""The pages, and how to reach them. The pickers of the head row stay in the address from page to page.
 
 Streamlit recognises a page by its path, so an object is made where one is needed.
 """
@@ -46,13 +46,22 @@ def page(name: str) -> Any:
     )
 
 
-def navigate() -> None:
-    """Draws the top navigation and the page that the URL names."""
+def link(name: str, label: str, **own: str) -> None:
+    """Draws a link to a page; `own` are the parameters that this page reads."""
+    st.page_link(page(name), label=label, query_params=own)
+
+
+def switch(name: str, **own: str) -> None:
+    """Goes to a page, as a link to it does."""
+    st.switch_page(page(name), query_params=own)
+
+
+def navigation() -> Any:
+    """Draws the top navigation; the page that the URL names, to be run."""
     chosen = st.navigation([page(name) for name in NAMES], position="top")
     # Before the page: a key works while the page is still being drawn.
     with st.container(key="shortcuts"):
         for name, key in (("overview", "g"), ("partitions", "p"), ("followers", "f"), ("reassign", "a")):
             if st.button(f"Go to {TITLES[name]}", key=f"shortcut-{name}", shortcut=key):
-                # An empty mapping, not none at all: Streamlit refuses to clear what a widget is bound to.
-                st.switch_page(page(name), query_params={})
-    chosen.run()
+                switch(name)
+    return chosen

@@ -1,4 +1,4 @@
-"""The dashboard's entry: page settings and navigation, nothing else."""
+"""The dashboard's entry: page settings, navigation, and the head row, whose pickers belong to all pages."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import streamlit as st
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from app import links
+from app.components.shared import page
 from app.theme import STATIC
 
 LOGO = "logo-dark.svg" if st.context.theme.type == "dark" else "logo.svg"
@@ -19,4 +20,6 @@ st.set_page_config(
     page_title="ebbline", page_icon=str(STATIC / "mark.svg"), layout="wide", initial_sidebar_state="auto"
 )
 st.logo(str(STATIC / LOGO), size="medium")
-links.navigate()
+chosen = links.navigation()
+page.begin()
+chosen.run()

@@ -1,7 +1,8 @@
-"""The server of the dashboard: Streamlit's own behind a gate, and its first document says where that server is.
+"""The server of the dashboard: Streamlit's own behind a gate, and two scripts of ours in its first document.
 
-Streamlit's script in the browser otherwise asks below every deep link first (`/lab/_stcore/health`), gets 404, and the
-browser's console calls that an error. The pages' paths are of one level, as the paths of the script's own files.
+One says where the server is: Streamlit's script in the browser otherwise asks below every deep link first
+(`/lab/_stcore/health`), gets 404, and the browser's console calls that an error. The pages' paths are of one level, as
+the paths of the script's own files. The other, `static/js/history.js`, keeps one entry of the history for one act.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from app.access.gate import Gate
 from app.access.login import login_endpoint
 from app.access.oidc_errors import ProviderErrors
 from app.media_files import keep_downloads
+from app.theme import STATIC
 from backend.data_folder.dashboard_login import LOGIN_PATH, DashboardLogin
 
 MAIN: Final = Path(__file__).resolve().parent / "main.py"
@@ -32,12 +34,13 @@ _WHERE: Final = '<script>window.__streamlit = { BACKEND_BASE_URL: new URL("./", 
 
 
 def document() -> str:
-    """Streamlit's first document, with the server's address before every other script.
+    """Streamlit's first document, with our scripts before every other one.
 
     One that is made otherwise than this Streamlit's is served as it is: its script finds the server by asking.
     """
     page = INDEX.read_text(encoding="utf-8")
-    return page.replace("<head>", f"<head>\n    {_WHERE}", 1)
+    history = (STATIC / "js" / "history.js").read_text(encoding="utf-8")
+    return page.replace("<head>", f"<head>\n    {_WHERE}\n    <script>{history}</script>", 1)
 
 
 class Dashboard(st.App):

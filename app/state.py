@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
@@ -102,7 +102,7 @@ def _as_sentence(cause: str) -> str:
     return f"{cause[:1].upper()}{cause[1:]}."
 
 
-def read_cached(query: Callable[..., T], *arguments: Any, version: int, **options: Any) -> T:
+def read_cached(query: Callable[..., T], *arguments: Any, version: Hashable, **options: Any) -> T:
     """As :func:`read`, but asked only once per data version, and the last answer while the database is away.
 
     Arguments must be hashable; one that moves with the clock is a :class:`SlidingMs`. The result is shared: do not
@@ -153,6 +153,15 @@ class ClusterView:
     responded_ms: int | None = None  # when it last responded to the backend, which always looks; None: not known
     write_problem: str | None = None  # why the database takes no writes, although it can be read; None: it takes them
     allow_changes: bool = True  # False: this `ebbline up` only looks at the cluster
+
+    @property
+    def seen_version(self) -> Hashable:
+        """Version of rows whose times grow with each round of the observer: brokers and findings.
+
+        In an idle cluster nothing else changes for minutes, and a time that stands still is taken for silence.
+        """
+        observer = self.processes.get("observer")
+        return self.version, 0 if observer is None else observer.updated_ms
 
 
 def view(cluster_id: str | None) -> ClusterView | None:

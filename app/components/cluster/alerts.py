@@ -126,6 +126,20 @@ def summary(alerts: Sequence[Alert]) -> str:
     return ", ".join(parts) + (" · worst first" if len(alerts) > 1 else "")
 
 
+@dataclass(frozen=True, slots=True)
+class PageStatus:
+    """The worst severity of what needs attention, and how many problems there are; None: there are none."""
+
+    severity: str | None
+    count: int
+
+
+def page_status(alerts: Sequence[Alert]) -> PageStatus:
+    """For the title of the browser's tab: problems that are not in maintenance."""
+    serious = [alert.severity for alert in alerts if alert.severity != "notice" and not alert.covered]
+    return PageStatus(min(serious, key=SEVERITIES.index, default=None), len(serious))
+
+
 def not_drawn(alerts: Sequence[Alert]) -> str | None:
     """The label of the link to those that the card has no row for; None: it has one for each."""
     left = len(alerts) - DRAWN_MAX

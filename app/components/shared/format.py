@@ -55,6 +55,11 @@ def clock(time_ms: int | None, now_ms: int, zone: tzinfo | None = None) -> str:
     return moment.strftime("%H:%M:%S" if moment.date() == today else "%Y-%m-%d %H:%M:%S")
 
 
+def moment(time_ms: int, zone: tzinfo | None = None) -> str:
+    """``2026-11-25 13:33:12 UTC``, with the zone's name or distance where it is another."""
+    return datetime.fromtimestamp(time_ms / 1000, zone or UTC).strftime("%Y-%m-%d %H:%M:%S %Z")
+
+
 def offset_range(start: int, end: int) -> str:
     """Half-open: ``[4 310 020, 4 602 119)``."""
     return f"[{count(start)}, {count(end)})"

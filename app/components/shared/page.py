@@ -16,13 +16,15 @@ from streamlit.errors import StreamlitAuthError
 
 from app import state
 from app.access.identity import User, current_user
-from app.components.cluster import health_text
+from app.components.cluster import alerts, health_text
 from app.components.shared import format as fmt
 from app.components.shared import markup, page_header, style
 from app.components.shared.cards import SEEN
+from app.query_cache import SlidingMs
 from app.state import ClusterView, DatabaseUnreachable
 from app.theme import Palette, palette
-from backend.store.queries import overview
+from backend.store.queries import maintenance, overview
+from backend.store.queries.overview import BrokerRow, FindingRow
 
 RANGE_LABELS: Final = {"15m": "15 minutes", "1h": "hour", "6h": "6 hours", "24h": "24 hours"}
 LONG_RANGES: Final = ("6h", "24h")
@@ -30,10 +32,13 @@ REFRESH_S: Final = 5.0
 REFRESH_WAIT_S: Final = 2.0
 REFRESH_LONG_S: Final = 30.0
 IDLE_MS: Final = 30 * 60_000
+# Maintenance begins and ends on the minute for people; all parts of a page share one read.
+WINDOWS_STEP_MS: Final = 5_000
 # Entries of the session's state.
 PENDING: Final = "pending_plan"
 _TOUCHED: Final = "touched_ms"
 _PAUSED: Final = "paused"
+_FRAME: Final = "frame"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,45 +72,83 @@ class Page:
         return fmt.clock(time_ms, now_ms, self.zone)
 
 
-def open_page(
-    name: str,
-    fact: Callable[[ClusterView], str] | str = "",
-    *,
-    parent: tuple[Any, str] | None = None,
-    alerts: bool = True,
-) -> Page | None:
-    """Draws style, head row and alerts.
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """The title of a page, the clause beside it, and (name, label) of the page above."""
 
-    ``parent`` is (page, title) of the breadcrumb; ``alerts`` False: the page itself shows which data is stale.
+    name: str
+    fact: Callable[[ClusterView], str] | str
+    parent: tuple[str, str] | None
+
+    def clause(self, view: ClusterView) -> str:
+        """The clause as of now; empty while it cannot be read."""
+        try:
+            return self.fact(view) if callable(self.fact) else self.fact
+        except DatabaseUnreachable:
+            return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The head row as the entry script has drawn it; `slot`: the place of title and age, for the page to fill."""
+
+    user: User
+    page: Page | None = None
+    slot: Any = None
+
+
+def begin() -> None:
+    """Draws style and head row, before the page is run.
+
+    The entry script calls it: what is bound to the address within a page's own script belongs to that page, and
+    Streamlit drops it from the address when another page is opened.
     """
     colours = palette(st.context.theme.type)
     st.html(style.base(colours))
     _touch()
     user = current_user()
+    st.session_state[_FRAME] = Frame(user)
     if user.must_sign_in:
-        page_header.title_only(name)
-        _sign_in()
-        return None
+        return
     try:
         view = state.view(page_header.wanted_cluster())
     except DatabaseUnreachable:
-        view = None
+        return
     if view is None:
-        page_header.title_only(name)
-        _wait()
-        return None
+        return
     with st.container(horizontal=True, key="head"):
-        page_header.title(name, fact(view) if callable(fact) else fact, parent)
-        live_slot = st.container(key="head-live", width="content")
+        slot = st.container()
         cluster_id = page_header.cluster_picker(view)
         range_name = page_header.range_picker()
         zone = page_header.user_menu(user)
-    page = Page(colours, cluster_id, range_name, zone, user)
-    with live_slot:
-        live(page, "head", _pills, page)
-    if alerts:
-        live(page, "alerts", _alerts, page)
-    return page
+    st.session_state[_FRAME] = Frame(user, Page(colours, cluster_id, range_name, zone, user), slot)
+
+
+def open_page(
+    name: str,
+    fact: Callable[[ClusterView], str] | str = "",
+    *,
+    parent: tuple[str, str] | None = None,
+    own_alerts: bool = False,
+) -> Page | None:
+    """Draws title and alerts; None: there is nothing to show, which the page says already.
+
+    ``fact`` is the clause beside the title, as of each refresh; ``parent`` is (name, label) of the page above it;
+    ``own_alerts``: the page itself shows which data is stale.
+    """
+    frame: Frame = st.session_state[_FRAME]
+    if frame.page is None or frame.slot is None:
+        page_header.title_only(name)
+        if frame.user.must_sign_in:
+            _sign_in()
+        else:
+            _wait()
+        return None
+    with frame.slot:
+        live(frame.page, "head", _head, frame.page, Heading(name, fact, parent))
+    if not own_alerts:
+        live(frame.page, "alerts", _alerts, frame.page)
+    return frame.page
 
 
 def live(page: Page, name: str, render: Callable[..., None], *arguments: Any, history: bool = False) -> None:
@@ -151,17 +194,32 @@ def _resume() -> None:
     st.session_state[_TOUCHED] = state.now_ms()
 
 
-def _pills(page: Page) -> None:
+def _head(page: Page, heading: Heading) -> None:
+    """Title, clause, age and time: all of one moment, so that a picture of the page says what it shows and when."""
     view = page.view()
-    brokers = state.read_cached(overview.brokers, page.cluster_id, version=view.version)
+    brokers = state.read_cached(overview.brokers, page.cluster_id, version=view.seen_version)
+    findings = state.read_cached(overview.open_findings, page.cluster_id, version=view.seen_version)
+    windows = state.read_cached(
+        maintenance.windows, page.cluster_id, SlidingMs.of(view.read_ms, step_ms=WINDOWS_STEP_MS), version=view.version
+    )
+    blind = health_text.blindness(view, brokers, page.zone, findings)
+    status = alerts.page_status(alerts.problems(blind, findings, windows, view.now_ms))
+    st.set_page_config(page_title=page_header.document_title(heading.name, view.cluster.name, status))
+    with st.container(horizontal=True, key="head-live"):
+        page_header.title(heading.name, heading.clause(view), heading.parent)
+        _pills(page, view, brokers, findings)
+
+
+def _pills(page: Page, view: ClusterView, brokers: list[BrokerRow], findings: list[FindingRow]) -> None:
     if st.session_state.get(_PAUSED) and st.button("Paused · Resume", key="resume"):
         _resume()
         st.rerun()  # every part of the page, not only this one
-    findings = state.read_cached(overview.open_findings, page.cluster_id, version=view.version)
     paused = bool(st.session_state.get(_PAUSED))
     live_pills = health_text.head_pills(view, brokers, page.zone, findings)
     pills = [health_text.paused_pill(view, page.zone)] if paused else live_pills
-    st.html('<div class="eb-pills">' + "".join(markup.pill(p.label, p.status, title=p.hint) for p in pills) + "</div>")
+    moment = f'<span class="eb-moment">{fmt.moment(view.now_ms, page.zone)}</span>'
+    shown = "".join(markup.pill(p.label, p.status, title=p.hint) for p in pills)
+    st.html(f'<div class="eb-pills">{shown}{moment}</div>', width="content")
 
 
 # --- what is wrong with ourselves ---
@@ -169,8 +227,8 @@ def _pills(page: Page) -> None:
 
 def _alerts(page: Page) -> None:
     view = page.view()
-    brokers = state.read_cached(overview.brokers, page.cluster_id, version=view.version)
-    findings = state.read_cached(overview.open_findings, page.cluster_id, version=view.version)
+    brokers = state.read_cached(overview.brokers, page.cluster_id, version=view.seen_version)
+    findings = state.read_cached(overview.open_findings, page.cluster_id, version=view.seen_version)
     notices = health_text.blindness(view, brokers, page.zone, findings)
     with st.container(key="alerts"):
         for notice in notices:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from datetime import tzinfo
-from typing import Any, Final
+from typing import Final
+from urllib.parse import urlencode
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import streamlit as st
 
-from app import state
+from app import links, state
 from app.access.identity import User
+from app.components.cluster.alerts import PageStatus
 from app.components.shared import markup
 from app.state import ClusterView
+from app.theme import STATUS_MARKS
 
 RANGES: Final = {"15m": 15, "1h": 60, "6h": 360, "24h": 1440}
 
@@ -20,13 +23,19 @@ def title_only(name: str) -> None:
     st.html(f'<div class="eb-title"><h1>{markup.text(name)}</h1></div>')
 
 
-def title(name: str, fact: str, parent: tuple[Any, str] | None) -> None:
+def document_title(name: str, cluster: str, status: PageStatus) -> str:
+    """``▲ 3 · demo.orders-0 · demo · ebbline``: tabs and bookmarks differ, and one that needs a look says so."""
+    mark = "" if status.severity is None else f"{STATUS_MARKS[status.severity]} {status.count} · "
+    return f"{mark}{name} · {cluster} · ebbline"
+
+
+def title(name: str, fact: str, parent: tuple[str, str] | None) -> None:
     clause = f'<span class="eb-clause">{markup.text(fact)}</span>' if fact else ""
     if parent is None:
         st.html(f'<div class="eb-title"><h1>{markup.text(name)}</h1>{clause}</div>')
         return
     with st.container(horizontal=True, key="crumbs"):
-        st.page_link(parent[0], label=parent[1])
+        links.link(*parent)
         st.html(
             f'<div class="eb-title"><span class="eb-slash">/</span><h1>{markup.text(name)}</h1>{clause}</div>',
             width="content",
@@ -75,7 +84,8 @@ def range_picker() -> str:
 
 
 def user_menu(user: User) -> tzinfo | None:
-    with st.popover(user.label, key="person"):
+    # Drawn when it is opened: the address may have changed since the page was.
+    with st.popover(user.label, key="person", on_change="rerun"):
         st.markdown(f"**{user.name}**  \n{user.explanation}")
         zone = st.segmented_control(
             "Times in",
@@ -87,11 +97,17 @@ def user_menu(user: User) -> tzinfo | None:
             persist_state="session",
         )
         st.caption("Link to this view")
-        st.code(st.context.url or "/", language=None, wrap_lines=True)
+        st.code(address_of_view(), language=None, wrap_lines=True)
         st.caption("Keys: G overview, P partitions, F followers, A reassign, Esc closes a dialog.")
         if user.can_sign_out and st.button("Sign out"):
             st.logout()
     return _browser_zone() if zone == "local" else None
+
+
+def address_of_view() -> str:
+    """The address of the page as it is seen now: Streamlit gives the path, and the parameters apart."""
+    parameters = urlencode(st.query_params.to_dict())
+    return (st.context.url or "/") + (f"?{parameters}" if parameters else "")
 
 
 def _browser_zone() -> tzinfo | None:

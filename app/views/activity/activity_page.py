@@ -214,7 +214,7 @@ def _plans_part(page: Page) -> None:
     card_head("plans", "Plans", "newest first", rows=_plan_rows(page, view, operations) if operations else None)
     if not lines:
         st.html(markup.empty("Nothing has been planned yet.", "Changes begin on the Config page."))
-        st.page_link(links.page("config"), label="Config →")
+        links.link("config", "Config →")
     with st.container(key="plan-list"):
         for row, line in lines:
             with st.container(horizontal=True, key=f"plan-row-{row.id}"):

@@ -29,7 +29,7 @@ def render(page: Page) -> None:
 
 def _rules(page: Page) -> None:
     view = page.view()
-    findings = state.read_cached(overview.open_findings, page.cluster_id, version=view.version)
+    findings = state.read_cached(overview.open_findings, page.cluster_id, version=view.seen_version)
     rules = alert_rules.rules(runbooks.slugs(), findings)
     card_head("rules", "Alert rules", alert_rules.clause(rules), rows=alert_rules.rows(rules, view.now_ms))
     firing = sum(rule.since_ms is not None for rule in rules)

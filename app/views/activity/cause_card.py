@@ -37,7 +37,7 @@ def _close() -> None:
 
 def _explained(page: Page, cause: tuple[str, str]) -> None:
     view = page.view()
-    findings = state.read_cached(overview.open_findings, page.cluster_id, version=view.version)
+    findings = state.read_cached(overview.open_findings, page.cluster_id, version=view.seen_version)
     explained = alerts.explained_by(findings).get(cause, [])
     slug, object_ = cause
     title = next((row.sentence for row in findings if (row.slug, row.object) == cause), f"{slug} of {object_}")

@@ -33,7 +33,7 @@ def render(page: Page) -> None:
         live(page, "maintenance", _windows_part, page)
         try:
             view = page.view()
-            brokers = state.read_cached(overview.brokers, page.cluster_id, version=view.version)
+            brokers = state.read_cached(overview.brokers, page.cluster_id, version=view.seen_version)
         except state.DatabaseUnreachable:
             return
         block = health_text.note_block(view, page.user.may_write, READ_ONLY)

@@ -69,7 +69,7 @@ def _form(page: Page, view: ClusterView, listing: set_aside_replicas.Listing, bl
             on_click=plan_dialog.propose,
             args=(page.user, view.cluster.name, KIND, {} if folder is None else set_aside_replicas.inputs(folder)),
         )
-        st.page_link(links.page("activity"), label="Runbook →", query_params={"runbook": RUNBOOK})
+        links.link("activity", "Runbook →", runbook=RUNBOOK)
     advice = "Each may be the only copy of its records: see first that nothing is missed."
     st.html(f'<div class="eb-lines">{markup.mark("notice")} {markup.text(block or advice)}</div>')
 

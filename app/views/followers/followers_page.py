@@ -79,7 +79,7 @@ def _judged_ms(view: ClusterView) -> int:
 
 
 def _controls(page: Page) -> FollowerFilter:
-    brokers = state.read_cached(overview.brokers, page.cluster_id, version=page.view().version)
+    brokers = state.read_cached(overview.brokers, page.cluster_id, version=page.view().seen_version)
     names = [ANY_BROKER, *(f"Broker {row.broker_id}" for row in brokers)]
     with st.container(horizontal=True, key="filters"):
         name = st.text_input(
@@ -195,7 +195,7 @@ def _flag_pill(page: Page, view: ClusterView) -> str:
     rows = state.read_cached(
         config.config_values, page.cluster_id, "broker", names=config_matrix.NAMES, version=view.version
     )
-    brokers = state.read_cached(overview.brokers, page.cluster_id, version=view.version)
+    brokers = state.read_cached(overview.brokers, page.cluster_id, version=view.seen_version)
     summary = config_matrix.summarize(config_matrix.broker_flags(brokers, rows))
     return markup.pill(f"Bootstrap from tiered offset: {summary.label}", "warning" if summary.mixed else None)
 

@@ -65,9 +65,9 @@ def why(page: Page, view: ClusterView, follower: Follower | None, now_ms: int) -
     with st.container(key=body_key(view, "why")):
         st.html(follower_table.why_html(follower, events, lambda at_ms: page.clock(at_ms, view.now_ms), now_ms))
     with st.container(horizontal=True, key="why-links"):
-        st.page_link(links.page("partition"), label="Open partition →", query_params={"tp": name})
+        links.link("partition", "Open partition →", tp=name)
         if follower.tiered:
-            st.page_link(links.page("remote"), label="Its remote segments →", query_params={"q": name})
+            links.link("remote", "Its remote segments →", q=name)
 
 
 def catch_up(page: Page, view: ClusterView, follower: Follower, now_ms: int) -> None:

@@ -80,9 +80,9 @@ def _choose(page: Page, faults: Any) -> None:
             on_click=_clear_fault,
             args=(user,),
         )
-        st.page_link(links.page(scenario["watch_page"]), label="Where to watch →")
+        links.link(scenario["watch_page"], "Where to watch →")
         if scenario["runbook"]:
-            st.page_link(links.page("activity"), label="Runbook →", query_params={"runbook": scenario["runbook"]})
+            links.link("activity", "Runbook →", runbook=scenario["runbook"])
 
 
 def _chosen(slugs: list[str]) -> str:

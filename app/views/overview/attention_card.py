@@ -47,7 +47,7 @@ def _problems(
             for number, problem in enumerate(problems[alerts.ROWS_MAX : alerts.DRAWN_MAX], alerts.ROWS_MAX):
                 _problem(number, problem)
             if (left := alerts.not_drawn(problems)) is not None:
-                st.page_link(links.page("activity"), label=left)
+                links.link("activity", left)
 
 
 def _muted(page: Page, view: ClusterView, block: str | None) -> None:
@@ -103,7 +103,7 @@ def _links(number: int, problem: alerts.Alert, page: Page | None, block: str | N
     with st.container(horizontal=True, key=f"attention-links-{number}"):
         _object_link(problem)
         if problem.slug in runbooks.slugs():
-            st.page_link(links.page("activity"), label="Runbook →", query_params={"runbook": problem.slug})
+            links.link("activity", "Runbook →", runbook=problem.slug)
         if page is None and problem.explained:
             _all_explained(problem)
         if page is not None and problem.finding_id is not None:
@@ -132,19 +132,15 @@ def _explained(problem: alerts.Alert) -> None:
 
 
 def _all_explained(problem: alerts.Alert) -> None:
-    st.page_link(
-        links.page("activity"),
-        label=f"All {fmt.count(problem.explained_count)} →",
-        query_params={"cause": explained_table.cause_text(problem.slug, problem.object)},
-    )
+    cause = explained_table.cause_text(problem.slug, problem.object)
+    links.link("activity", f"All {fmt.count(problem.explained_count)} →", cause=cause)
 
 
 def _object_link(problem: alerts.Alert) -> None:
     if problem.partition:
-        st.page_link(links.page("partition"), label=f"{problem.link} →", query_params={"tp": problem.partition})
+        links.link("partition", f"{problem.link} →", tp=problem.partition)
     elif problem.page:
-        query = {"section": problem.section} if problem.section else None
-        st.page_link(links.page(problem.page), label=f"{problem.link} →", query_params=query)
+        links.link(problem.page, f"{problem.link} →", **({"section": problem.section} if problem.section else {}))
 
 
 def _notes(page: Page, finding_id: int, taken_by: str, block: str | None) -> None:

@@ -60,7 +60,7 @@ class OverviewData:
 
 def render() -> None:
     # Our own blindness is on top of what needs attention, so it needs no box above the page.
-    page = open_page("Overview", _fact, alerts=False)
+    page = open_page("Overview", _fact, own_alerts=True)
     if page is None:
         return
     live(page, "overview-tiles", _tiles, page, history=True)
@@ -92,9 +92,9 @@ def read(page: Page) -> OverviewData:
     """One consistent set of facts; cached reads, so five parts of the page cost one. Raises DatabaseUnreachable."""
     view = page.view()
     cluster_id, version = page.cluster_id, view.version
-    brokers = state.read_cached(queries.brokers, cluster_id, version=version)
+    brokers = state.read_cached(queries.brokers, cluster_id, version=view.seen_version)
     open_segments = state.read_cached(partition_queries.open_segments, cluster_id, version=version)
-    findings = state.read_cached(queries.open_findings, cluster_id, version=version)
+    findings = state.read_cached(queries.open_findings, cluster_id, version=view.seen_version)
     copying = tuple(sorted({(s.topic, s.partition) for s in open_segments}))
     facts = OverviewFacts(
         now_ms=view.now_ms - (view.ages.offsets_ms or 0) if health_text.stale(view) else view.now_ms,

@@ -27,7 +27,7 @@ def no_name(name: str) -> None:
             )
         else:
             st.html(markup.empty("The link names no partition.", "Choose one in the list."))
-        st.page_link(links.page("partitions"), label="All partitions →")
+        links.link("partitions", "All partitions →")
 
 
 def absent(page: Page, topic: str, number: int) -> None:
@@ -46,7 +46,7 @@ def _absent_part(page: Page, topic: str, number: int) -> None:
         else:
             instead = _instead(page, view, topic) if left.partition_count is None else _has(topic, left.partition_count)
             st.html(markup.empty(f"There is no partition {name} in {view.cluster.name}.", instead))
-        st.page_link(links.page("partitions"), label="All partitions →")
+        links.link("partitions", "All partitions →")
     if not left.known:
         return
     topic_id = left.ledgers[0].topic_id if left.ledgers else None

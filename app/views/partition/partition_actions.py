@@ -44,7 +44,7 @@ def render(page: Page, topic: str, number: int) -> None:
         with st.container(horizontal=True, key="partition-actions", vertical_alignment="bottom"):
             if st.button("Reassign…", key="to-reassign", help="Choose brokers for this partition on the Reassign page"):
                 st.session_state[TOPICS], st.session_state[PARTITIONS] = [topic], str(number)
-                st.switch_page(links.page("reassign"))
+                links.switch("reassign")
             elected = block or no_election(row)
             st.button(
                 "Move leadership…",
@@ -75,7 +75,7 @@ def render(page: Page, topic: str, number: int) -> None:
 def _leak(page: Page, topic: str, number: int) -> None:
     """Beside the field that removes records: what is to be done about segments that retention does not see."""
     view = page.view()
-    findings = state.read_cached(queries.open_findings, view.cluster.cluster_id, version=view.version)
+    findings = state.read_cached(queries.open_findings, view.cluster.cluster_id, version=view.seen_version)
     for line in leak_lines(findings, topic, number):
         st.html(line)
 

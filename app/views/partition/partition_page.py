@@ -6,7 +6,6 @@ from typing import Final
 
 import streamlit as st
 
-from app import links
 from app.components.follower import replica_phases
 from app.components.partition import (
     durability,
@@ -41,7 +40,7 @@ def render() -> None:
     page = open_page(
         name[:NAME_CHARS_MAX] or "Partition",
         lambda view: _fact(view, key),
-        parent=(links.page("partitions"), "Partitions"),
+        parent=("partitions", "Partitions"),
     )
     if page is None:
         return

@@ -202,7 +202,7 @@ def _heatmap(page: Page, chosen: Filter, at_ms: int | None) -> None:
         )
     name = partition_heatmap.picked(event)
     if name is not None:
-        st.switch_page(links.page("partition"), query_params={"tp": name})
+        links.switch("partition", tp=name)
 
 
 # --- words ---

@@ -99,15 +99,8 @@ def summary(page: Page, reading: PartitionsData, name: str, shown: Sequence[str]
             st.html(why + _lines(row, topic))
             _pending_chart(page, row, reading, points)
         with st.container(key="open-partition"):
-            st.page_link(
-                links.page("partition"),
-                label="Open partition",
-                icon=":material/open_in_full:",
-                query_params={"tp": name}
-                if reading.at_ms is None
-                else {"tp": name, "at": instant_control.link(reading.at_ms)},
-                width="stretch",
-            )
+            at = {} if reading.at_ms is None else {"at": instant_control.link(reading.at_ms)}
+            links.link("partition", ":material/open_in_full: Open partition", tp=name, **at)
 
 
 def _lines(row: PartitionRow, topic: TopicRow | None) -> str:

@@ -86,7 +86,7 @@ def _flag_first(estimate: Mapping[str, Any]) -> None:
     if off and int(estimate.get("on_bytes") or 0) < int(estimate.get("off_bytes") or 0):
         label = f"Turn it on for broker {', '.join(off[:3])} first →"
         with st.container(key="flag-first"):
-            st.page_link(links.page("config"), label=label, query_params={"section": "bootstrap"})
+            links.link("config", label, section="bootstrap")
 
 
 def _total(

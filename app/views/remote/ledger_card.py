@@ -132,7 +132,7 @@ def _selected(page: Page, reading: RemoteData, ledger_query: LedgerQuery) -> Non
     with st.container(horizontal=True, key="segment-head"):
         offsets = fmt.offset_range(row.start_offset, row.next_offset)
         title_line("segment", "Segment", f"{row.segment_id} · {name} {offsets}")
-        st.page_link(links.page("partition"), label="Open partition →", query_params={"tp": name})
+        links.link("partition", "Open partition →", tp=name)
     body = [
         (
             markup.Cell(page.clock(event.event_timestamp_ms, reading.view.now_ms), css="eb-nowrap eb-quiet"),
