@@ -156,7 +156,8 @@ class ApacheRig(RigBase):
         return self.cluster.folder / "remote"
 
     def delete_objects(self, *, topic: str, segments: int) -> None:
-        logs = sorted(self._remote.rglob(f"{topic}-*/*.log" if topic else "*.log"))
+        folders = f"{topic}-*-{requests.topic_id(self.live_port(), topic)}/*.log" if topic else "*.log"
+        logs = sorted(self._remote.rglob(folders))
         chosen = logs if segments < 0 else logs[:segments]
         if not chosen:
             raise RuntimeError(f"there is no object of {topic or 'any topic'} to take away")

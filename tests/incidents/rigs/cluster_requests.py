@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from backend.protocol import messages as m
+from backend.protocol.ids import uuid_text
 from tests.wire import ask
 
 TOPIC, BROKER = 2, 4
@@ -37,6 +38,11 @@ def replica_lists(port: int, topics: Iterable[str] | None = None) -> dict[Partit
         for topic in metadata(port, topics).topics
         for partition in topic.partitions
     }
+
+
+def topic_id(port: int, topic: str) -> str:
+    """As the names of its remote folders have it: those of a former topic of this name may not be deleted yet."""
+    return uuid_text(metadata(port, [topic]).topics[0].topic_id)
 
 
 def leaders(port: int, topics: Iterable[str] | None = None) -> dict[Partition, int]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from tests.incidents.expectations import RigForm
+from tests.incidents.rigs import cluster_requests as requests
 from tests.incidents.rigs.processes import KeptDown, is_alive
 from tests.incidents.rigs.product import Product
 from tests.incidents.rigs.rig_base import RETURN_S, RigBase
@@ -101,7 +102,7 @@ class EmbeddedRig(RigBase):
         self._store.fault(StoreFaultNow())
 
     def delete_objects(self, *, topic: str, segments: int) -> None:
-        folders = f"/{topic}-" if topic else "/"
+        folders = f"-{requests.topic_id(self.live_port(), topic)}/" if topic else "/"
         if not self._store.take_away(folders, segments):
             raise RuntimeError(f"there is no object of {topic or 'any topic'} to take away")
 
