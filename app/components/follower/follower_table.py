@@ -14,7 +14,7 @@ from app.components.follower.stuck_follower import attempts, is_ordinary_retry, 
 from app.components.partition.replica_ranges import PHASE_LABELS
 from app.components.shared import format as fmt
 from app.components.shared import markup
-from app.components.shared.table_style import name_width, number_format, whole
+from app.components.shared.table_style import SAME_UUID, name_width, number_format, whole
 from backend.store.queries.followers import Follower, FollowerPhaseEvent
 from backend.tiering.follower_phase import FollowerPhase
 
@@ -67,7 +67,7 @@ def shown(followers: Sequence[Follower], clock: Callable[[int | None], str], now
         "failed attempts": lambda value: "" if pd.isna(value) else whole(value),
     }
     # At most FOLLOWERS_MAX rows, so the cost of styling does not matter.
-    return frame(followers, clock, now_ms).style.format(writers)
+    return frame(followers, clock, now_ms).style.set_uuid(SAME_UUID).format(writers)
 
 
 def columns(followers: Sequence[Follower]) -> dict[str, Any]:

@@ -12,12 +12,15 @@ from app.components.shared import format as fmt
 # Above this many rows the browser's own number format stands: styling costs the server 15 µs a cell.
 ROWS_MAX: Final = 2_000
 
+# pandas gives each style a random one, by which a table without a change was another one, and sent again.
+SAME_UUID: Final = "table"
+
 
 def styled(frame: pd.DataFrame, formats: Mapping[str, Callable[[Any], str]]) -> Any:
     """The frame with these columns written by ``formats``; what is not known reads ``?``."""
     if len(frame) > ROWS_MAX:
         return frame
-    return frame.style.format({name: _or_unknown(write) for name, write in formats.items()})
+    return frame.style.set_uuid(SAME_UUID).format({name: _or_unknown(write) for name, write in formats.items()})
 
 
 def number_format(count: int, otherwise: Any) -> Any:
