@@ -11,6 +11,7 @@ from app.components.shared import format as fmt
 from app.state import ClusterView
 from backend.store.blind_spots import CHECKED, BlindSpot, blind_spots
 from backend.store.blind_spots import stale as blind_spots_stale
+from backend.store.ledger_completeness import ledger_ms as ledger_ms_of
 from backend.store.queries.health import STALE_AFTER_INTERVALS, ProcessHealth
 from backend.store.queries.overview import SEVERITIES, BrokerRow, FindingRow
 
@@ -47,11 +48,14 @@ def stale(view: ClusterView) -> bool:
 
 
 def ledger_ms(view: ClusterView) -> int:
-    """Up to which moment the ledger of remote segments is known: now while the pipeline runs."""
+    """Up to which moment the ledger of remote segments is known: now while the pipeline keeps pace."""
     pipeline = view.processes.get("pipeline")
     if view.away is not None:
         return view.read_ms
-    return view.now_ms if pipeline is None or pipeline.alive else pipeline.updated_ms
+    if pipeline is None:
+        return view.now_ms
+    # It has read nothing since its start, as far as anybody knows.
+    return ledger_ms_of(pipeline, view.now_ms, pipeline.started_ms) or pipeline.started_ms
 
 
 def checked_text(view: ClusterView, partitions: int) -> str:

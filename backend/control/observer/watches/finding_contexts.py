@@ -44,6 +44,7 @@ from backend.control.observer.watches.sampled_settings import (
     task_intervals_ms,
     throttles,
 )
+from backend.store.ledger_completeness import ledger_ms
 from backend.store.queries import findings as queries
 from backend.store.queries import health, operations, overview, partitions
 from backend.store.queries.config import TopicRow
@@ -287,19 +288,3 @@ def _quarantined(connection: Connection, cluster_id: str, at_ms: int) -> dict[tu
 
 def _own(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name != "cluster_id"}
-
-
-def ledger_ms(pipeline: ProcessHealth, at_ms: int, before_ms: int | None) -> int | None:
-    """Up to when the ledger is complete; `before_ms`: as it was when last asked.
-
-    A pipeline that was frozen or has just started works again before it has read what it missed, and tells no lag yet.
-    """
-    detail = pipeline.detail or {}
-    if "lag_records" not in detail:
-        return at_ms if pipeline.alive else min(at_ms, pipeline.updated_ms)
-    lag_records, lag_ms = detail["lag_records"], detail.get("lag_ms")
-    if lag_records is None:
-        return before_ms
-    # While it keeps pace it is complete now, and not only since its last sign of life.
-    known_ms = at_ms if pipeline.alive and not lag_records else pipeline.updated_ms - int(lag_ms or 0)
-    return min(at_ms, known_ms)

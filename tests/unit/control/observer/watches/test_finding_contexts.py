@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from backend.control.observer.watches.finding_contexts import ledger_ms
+from backend.store.ledger_completeness import ledger_ms
 from backend.store.queries.health import ProcessHealth
 
 NOW_MS = 1_000_000
@@ -24,6 +24,7 @@ def pipeline(detail: dict[str, Any] | None, age_ms: int = 1_000) -> ProcessHealt
         ({"lag_records": 9, "lag_ms": 4_000}, 1_000, NOW_MS - 5_000),
         # It has just started, or was thawed: nobody has told how far it is.
         ({"lag_records": None, "lag_ms": None}, 1_000, NOW_MS - 60_000),
+        ({"lag_records": 700, "lag_ms": None}, 1_000, NOW_MS - 60_000),
         (None, 1_000, NOW_MS),
         (None, 45_000, NOW_MS - 45_000),
     ],
