@@ -11,7 +11,7 @@ import streamlit as st
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from app import links
-from app.components.shared import page
+from app.components.shared import page, pulse
 from app.theme import STATIC
 
 LOGO = "logo-dark.svg" if st.context.theme.type == "dark" else "logo.svg"
@@ -23,3 +23,4 @@ st.logo(str(STATIC / LOGO), size="medium")
 chosen = links.navigation()
 page.begin()
 chosen.run()
+pulse.end()

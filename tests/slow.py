@@ -41,6 +41,7 @@ KEPT: Final[dict[str, str]] = {
     "tests/control/test_trouble.py": "tests/control/test_bad_input.py",  # 60
     "tests/cluster/test_quorum_in_one_process.py": "tests/simulation/test_quorum.py",  # 59
     "tests/interop/test_java_tools.py": "tests/interop/test_clients_basic.py",  # 59
+    "tests/ui/test_live_page.py": "tests/ui/test_frame.py",  # 60
     "tests/ui/test_access.py": "tests/control/test_access.py",  # 58
     "tests/e2e/test_quorum_recover.py": "tests/control/test_cli_quorum.py",  # 55
     "tests/interop/test_exactly_once_clients.py": "tests/interop/test_transactions.py",  # 53

@@ -24,11 +24,12 @@ START_TIMEOUT_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A dashboard that runs, the database that it reads, and its data folder, which has its ``app.log``."""
+    """A dashboard that runs: the database that it reads, its data folder, which has its ``app.log``, and its process."""
 
     address: str
     database_url: str
     folder: Path
+    pid: int
 
     def page(self, started: Browser, **options: Any) -> Page:
         """A new page, signed in; options as of `browser.new_page`."""
@@ -52,7 +53,7 @@ def dashboard(database_url: str, folder: Path, **environment: str) -> Iterator[S
     address = f"http://127.0.0.1:{port}"
     try:
         wait_until("the dashboard answers", lambda: _answers(address), START_TIMEOUT_S)
-        yield Served(address, database_url, folder)
+        yield Served(address, database_url, folder, process.pid)
     finally:
         process.terminate()
         process.wait(30)

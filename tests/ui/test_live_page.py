@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import time
 from collections.abc import Iterator
 from typing import Any, Final
@@ -10,6 +12,7 @@ from typing import Any, Final
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from app.components.shared.pulse import SILENT_MS, VISIBLE_MS
 from backend.store import tables as t
 from backend.store.connection.database import create_engine, writing
 from tests import browser
@@ -116,3 +119,40 @@ def test_the_link_to_this_view_has_the_whole_view(served: Served, page: Page) ->
     opened(page, served, view)
     page.locator(".st-key-person button").first.click()
     expect(page.locator("[data-testid=stPopoverBody] code").last).to_have_text(served.address + view)
+
+
+def test_a_page_whose_server_is_silent_says_since_when(served: Served, page: Page) -> None:
+    opened(page, served, "/")
+    refreshed(page)
+    os.kill(served.pid, signal.SIGSTOP)
+    try:
+        notice = page.locator("#eb-silence")
+        expect(notice).to_have_text(
+            re.compile(r"^▲ No answer since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC: nothing here is of now\.$"),
+            timeout=SILENT_MS + REFRESHED_MS,
+        )
+    finally:
+        os.kill(served.pid, signal.SIGCONT)
+    expect(notice).to_have_count(0, timeout=REFRESHED_MS)
+
+
+def test_a_hidden_page_rests_and_is_of_now_as_soon_as_it_is_seen(served: Served, page: Page) -> None:
+    page.add_init_script("Object.defineProperty(document, 'hidden', { get: () => window.ebblineHidden === true });")
+    opened(page, served, "/")
+    refreshed(page)
+    page.evaluate("window.ebblineHidden = true")
+    moment = page.locator(".eb-moment")
+    page.wait_for_timeout(2 * VISIBLE_MS)
+    before = moment.inner_text()
+    page.wait_for_timeout(3 * VISIBLE_MS)
+    expect(moment).to_have_text(before)
+    page.evaluate("window.ebblineHidden = false; document.dispatchEvent(new Event('visibilitychange'))")
+    expect(moment).not_to_have_text(before, timeout=VISIBLE_MS)
+    expect(page.locator("#eb-silence")).to_have_count(0)
+
+
+def test_a_page_stands_still_only_when_it_is_asked_to(served: Served, page: Page) -> None:
+    opened(page, served, "/")
+    page.locator(".st-key-person button").first.click()
+    page.get_by_text("Stand still").click()
+    expect(page.locator(".st-key-head-live")).to_contain_text("not live", timeout=REFRESHED_MS)

@@ -18,7 +18,7 @@ from app import state
 from app.access.identity import User, current_user
 from app.components.cluster import alerts, health_text
 from app.components.shared import format as fmt
-from app.components.shared import markup, page_header, style
+from app.components.shared import markup, page_header, pulse, style
 from app.components.shared.cards import SEEN
 from app.query_cache import SlidingMs
 from app.state import ClusterView, DatabaseUnreachable
@@ -28,16 +28,11 @@ from backend.store.queries.overview import BrokerRow, FindingRow
 
 RANGE_LABELS: Final = {"15m": "15 minutes", "1h": "hour", "6h": "6 hours", "24h": "24 hours"}
 LONG_RANGES: Final = ("6h", "24h")
-REFRESH_S: Final = 5.0
 REFRESH_WAIT_S: Final = 2.0
-REFRESH_LONG_S: Final = 30.0
-IDLE_MS: Final = 30 * 60_000
 # Maintenance begins and ends on the minute for people; all parts of a page share one read.
 WINDOWS_STEP_MS: Final = 5_000
 # Entries of the session's state.
 PENDING: Final = "pending_plan"
-_TOUCHED: Final = "touched_ms"
-_PAUSED: Final = "paused"
 _FRAME: Final = "frame"
 
 
@@ -105,9 +100,9 @@ def begin() -> None:
     """
     colours = palette(st.context.theme.type)
     st.html(style.base(colours))
-    _touch()
     user = current_user()
     st.session_state[_FRAME] = Frame(user)
+    pulse.begin()
     if user.must_sign_in:
         return
     try:
@@ -121,6 +116,8 @@ def begin() -> None:
         cluster_id = page_header.cluster_picker(view)
         range_name = page_header.range_picker()
         zone = page_header.user_menu(user)
+    # A dialog is not drawn again below the hands of who types into it.
+    pulse.mount(paused=bool(st.session_state.get(PENDING) or st.session_state.get(page_header.PAUSED)))
     st.session_state[_FRAME] = Frame(user, Page(colours, cluster_id, range_name, zone, user), slot)
 
 
@@ -154,44 +151,21 @@ def open_page(
 def live(page: Page, name: str, render: Callable[..., None], *arguments: Any, history: bool = False) -> None:
     """Draws a part of the page again and again: display only, never the place to open a dialog.
 
-    Reads are cached by the data version, so a round without a change costs the head's small queries. Paused while a
-    dialog is open and after half an hour without a touch. ``history``: the part draws the chosen range, where a long
-    one changes slowly; all others stay at the short interval, so that a stopped process shows within 15 s.
+    Reads are cached by the data version, so a round without a change costs the head's small queries. ``history``: the
+    part draws the chosen range, where a long one changes slowly; all others come with each beat of the page's clock, so
+    that a stopped process shows within 15 s.
     """
+    every_ms = pulse.LONG_MS if history and page.range_name in LONG_RANGES else pulse.VISIBLE_MS
 
     def guarded() -> None:
-        if _idle() and not st.session_state.get(_PAUSED):
-            st.session_state[_PAUSED] = True
-            st.rerun()
+        pulse.drawn(name, every_ms)
         try:
             render(*arguments)
         except DatabaseUnreachable:
             # Never read before, so there is nothing to show; the head row and the alerts say why.
             st.html(markup.empty("? The database is away, and this was not read before."))
 
-    st.fragment(guarded, run_every=_interval_s(page, history), key=f"live-{name}")()
-
-
-def _interval_s(page: Page, history: bool) -> float | None:
-    if st.session_state.get(PENDING) or st.session_state.get(_PAUSED):
-        return None
-    return REFRESH_LONG_S if history and page.range_name in LONG_RANGES else REFRESH_S
-
-
-def _touch() -> None:
-    """A run of the whole page is a sign of a person, unless it is the one that begins the pause."""
-    if not st.session_state.get(_PAUSED):
-        st.session_state[_TOUCHED] = state.now_ms()
-
-
-def _idle() -> bool:
-    touched: int = st.session_state.get(_TOUCHED, state.now_ms())
-    return state.now_ms() - touched > IDLE_MS
-
-
-def _resume() -> None:
-    st.session_state[_PAUSED] = False
-    st.session_state[_TOUCHED] = state.now_ms()
+    st.fragment(guarded, key=pulse.key(name))()
 
 
 def _head(page: Page, heading: Heading) -> None:
@@ -211,10 +185,7 @@ def _head(page: Page, heading: Heading) -> None:
 
 
 def _pills(page: Page, view: ClusterView, brokers: list[BrokerRow], findings: list[FindingRow]) -> None:
-    if st.session_state.get(_PAUSED) and st.button("Paused · Resume", key="resume"):
-        _resume()
-        st.rerun()  # every part of the page, not only this one
-    paused = bool(st.session_state.get(_PAUSED))
+    paused = bool(st.session_state.get(page_header.PAUSED))
     live_pills = health_text.head_pills(view, brokers, page.zone, findings)
     pills = [health_text.paused_pill(view, page.zone)] if paused else live_pills
     moment = f'<span class="eb-moment">{fmt.moment(view.now_ms, page.zone)}</span>'

@@ -16,6 +16,8 @@ from app.components.shared import markup
 from app.state import ClusterView
 from app.theme import STATUS_MARKS
 
+# Entry of the session's state: whether the person wants the page to stand still.
+PAUSED: Final = "paused"
 RANGES: Final = {"15m": 15, "1h": 60, "6h": 360, "24h": 1440}
 
 
@@ -96,6 +98,7 @@ def user_menu(user: User) -> tzinfo | None:
             bind="query-params",
             persist_state="session",
         )
+        st.toggle("Stand still", key=PAUSED, help="The page is not drawn again until this is off.")
         st.caption("Link to this view")
         st.code(address_of_view(), language=None, wrap_lines=True)
         st.caption("Keys: G overview, P partitions, F followers, A reassign, Esc closes a dialog.")
