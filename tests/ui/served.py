@@ -24,7 +24,7 @@ START_TIMEOUT_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A dashboard that runs: the database that it reads, its data folder, which has its ``app.log``, and its process."""
+    """A dashboard that runs: the database that it reads, its data folder with ``app.log``, and its process."""
 
     address: str
     database_url: str

@@ -230,7 +230,7 @@ def test_a_refresh_keeps_what_is_chosen_and_takes_the_news(refreshed: Served, ch
         connection.execute(table.update().values(data_version=table.c.data_version + 1))
     engine.dispose()
     selected = page.locator(".st-key-card-selected")
-    expect(selected).to_contain_text("Leader b4")
+    expect(selected).to_contain_text("Leader b4", timeout=1000 * SETTLED_S)
     # While a part is drawn again, the old list can still be there beside the new one.
     chosen = page.get_by_role("combobox", name="Selected partition")
     expect(chosen.last).to_have_value("orders-22")
