@@ -10,9 +10,11 @@ import pandas as pd
 
 from app.components.cluster.health_text import silence_severity
 from app.components.cluster.overview_facts import OverviewFacts
+from app.components.follower.replica_phases import STUCK_PHASES
 from app.components.partition.pending_limits import (
     disk_share,
     disk_status,
+    free_bytes,
     pending_bytes,
     pending_limit_bytes,
     pending_status,
@@ -115,13 +117,11 @@ def _metadata(facts: OverviewFacts, broker_id: int) -> BrokerCheck:
 
 
 def _in_sync(facts: OverviewFacts, broker_id: int, replicas: int) -> BrokerCheck:
-    behind = [replica for replica in facts.replicas_behind if replica.broker_id == broker_id]
+    behind = facts.follower_counts.of_broker(broker_id)
     if not behind:
         return BrokerCheck()
-    stuck = any(replica.phase in ("DELAYED", "FAILED") for replica in behind)
-    return BrokerCheck(
-        f"{len(behind)} of {replicas}", "critical" if stuck else "warning", "Replicas that are not in sync"
-    )
+    stuck = any((broker_id, phase) in facts.follower_counts.behind for phase in STUCK_PHASES)
+    return BrokerCheck(f"{behind} of {replicas}", "critical" if stuck else "warning", "Replicas that are not in sync")
 
 
 def _disk(broker: BrokerRow) -> BrokerCheck:
@@ -131,10 +131,10 @@ def _disk(broker: BrokerRow) -> BrokerCheck:
     share = disk_share(broker)
     if share is None:
         return BrokerCheck("?", "unknown", f"Broker {broker.broker_id} does not tell its disk's size")
-    status = disk_status(share)
+    status, free = disk_status(share), f"{fmt.size(free_bytes(broker))} free"
     if status is None:
-        return BrokerCheck(hint=f"{share:.0%} used")
-    return BrokerCheck(f"{share:.0%}", status, "Used share of the fullest disk")
+        return BrokerCheck(hint=free)
+    return BrokerCheck(free, status, "On the fullest disk")
 
 
 def _age(broker: BrokerRow, now_ms: int, stale_ms: int, severity: str) -> BrokerCheck:

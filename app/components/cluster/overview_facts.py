@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from app.components.cluster.health_text import Blindness
 from backend.store.maintenance_window import MaintenanceWindow
 from backend.store.queries.config import TopicRow
-from backend.store.queries.overview import BrokerRow, FindingRow, LedgerTotals
-from backend.store.queries.partitions import PartitionRow, ReplicaRow, SegmentRow
+from backend.store.queries.overview import BrokerRow, FindingRow, FollowerCounts, LedgerTotals
+from backend.store.queries.partitions import PartitionRow, SegmentRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class OverviewFacts:
     blindness: Sequence[Blindness]
     brokers: Sequence[BrokerRow]
     partitions: Sequence[PartitionRow]
-    replicas_behind: Sequence[ReplicaRow]
+    follower_counts: FollowerCounts
     open_segments: Sequence[SegmentRow]
     p99_ms: Mapping[tuple[str, int], int]
     topics: Sequence[TopicRow]

@@ -9,13 +9,21 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Final
 
-from app.components.partition.pending_limits import disk_share
+from app.components.follower.replica_phases import STUCK_PHASES
+from app.components.partition.pending_limits import free_bytes
 from app.components.partition.replica_ranges import PHASE_LABELS
 from app.components.remote.copy_age import is_hung, times_p99
 from app.components.shared import format as fmt
 from app.components.shared.gaps import broken, gaps
-from backend.store.queries.overview import HISTORY_POINTS, BrokerRow, ClusterSample, CopiedBytes, LedgerTotals
-from backend.store.queries.partitions import ReplicaRow, SegmentRow
+from backend.store.queries.overview import (
+    HISTORY_POINTS,
+    BrokerRow,
+    ClusterSample,
+    CopiedBytes,
+    FollowerCounts,
+    LedgerTotals,
+)
+from backend.store.queries.partitions import SegmentRow
 from backend.tiering.segment_state import DELETE_OVERDUE_MS, SegmentState
 
 # Copies come segment by segment; a rate over less than this would be a comb.
@@ -40,7 +48,7 @@ def tiles(
     ledger: LedgerTotals,
     open_segments: Sequence[SegmentRow],
     p99_ms: Mapping[tuple[str, int], int],
-    behind: Sequence[ReplicaRow],
+    followers: FollowerCounts,
     brokers: Sequence[BrokerRow],
     *,
     pending_status: str | None,
@@ -62,7 +70,7 @@ def tiles(
     all_tiles = [
         _pending(history, pending_status, over),
         copy,
-        _not_in_sync(history, behind),
+        _not_in_sync(history, followers),
         delete,
         remote,
         _local(history, brokers),
@@ -111,19 +119,22 @@ def _oldest_copy(
     return Tile("Oldest open copy", fmt.duration(age_ms / 1000), sub, status, series, from_ledger=True)
 
 
-def _not_in_sync(history: Sequence[ClusterSample], behind: Sequence[ReplicaRow]) -> Tile:
+def _not_in_sync(history: Sequence[ClusterSample], followers: FollowerCounts) -> Tile:
     series = tuple(sample.replicas_not_in_sync for sample in history)
-    count = len(behind)
-    phase_counts = Counter(PHASE_LABELS.get(replica.phase or "", "phase not known") for replica in behind)
+    count = sum(followers.behind.values())
+    phase_counts: Counter[str] = Counter()
+    for (_, phase), number in followers.behind.items():
+        phase_counts[PHASE_LABELS.get(phase or "", "phase not known")] += number
     worst_first = sorted(phase_counts.items(), key=lambda entry: (entry[0] not in ("failed", "stuck"), -entry[1]))
-    sub = ", ".join(f"{number} {word}" for word, number in worst_first[:2]) or _all_in_sync(history)
-    stuck = any(replica.phase in ("DELAYED", "FAILED") for replica in behind)
+    sub = ", ".join(f"{number} {word}" for word, number in worst_first[:2]) or _all_in_sync(followers)
+    stuck = any(phase in STUCK_PHASES for _, phase in followers.behind)
     value = f"{fmt.count(count)} replica{'' if count == 1 else 's'}"
     return Tile("Not in sync", value, sub, None if not count else ("critical" if stuck else "warning"), series)
 
 
-def _all_in_sync(history: Sequence[ClusterSample]) -> str:
-    return f"all {fmt.count(history[-1].replicas)} in sync" if history else "no sample yet"
+def _all_in_sync(followers: FollowerCounts) -> str:
+    """Leaders are in sync with themselves: they are not counted, as on the page of the followers."""
+    return f"all {fmt.count(followers.followers)} followers in sync" if followers.followers else "no follower"
 
 
 def _delete_overdue(history: Sequence[ClusterSample], ledger: LedgerTotals, over: str, now_ms: int) -> Tile:
@@ -148,8 +159,8 @@ def _remote(history: Sequence[ClusterSample], ledger: LedgerTotals, over: str) -
 
 def _local(history: Sequence[ClusterSample], brokers: Sequence[BrokerRow]) -> Tile:
     series = tuple(sample.local_log_bytes for sample in history)
-    shares = [share for broker in brokers if (share := disk_share(broker)) is not None]
-    sub = f"{max(shares):.0%} of disk used" if shares else "disk size not known"
+    free = [least for broker in brokers if (least := free_bytes(broker)) is not None]
+    sub = f"{fmt.size(min(free))} free on the fullest disk" if free else "disk size not known"
     return Tile("Local", fmt.size(series[-1] if series else None), sub, None, series)
 
 

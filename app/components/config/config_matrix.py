@@ -30,7 +30,7 @@ CLUSTER: Final = "DYNAMIC_DEFAULT_BROKER_CONFIG"
 FILE: Final = "STATIC_BROKER_CONFIG"
 DEFAULT: Final = "DEFAULT_CONFIG"
 SOURCE_LABELS: Final = {
-    DEFAULT: "Kafka default",
+    DEFAULT: "Default",
     FILE: "Broker's file",
     CLUSTER: "Cluster default",
     BROKER: "This broker",

@@ -20,7 +20,7 @@ SOURCES: Final = {
     "DYNAMIC_BROKER_CONFIG": "this broker",
     "DYNAMIC_DEFAULT_BROKER_CONFIG": "cluster default",
     "STATIC_BROKER_CONFIG": "broker's file",
-    "DEFAULT_CONFIG": "Kafka default",
+    "DEFAULT_CONFIG": "default",
     "DYNAMIC_CLIENT_METRICS_CONFIG": "client metrics",
     "DYNAMIC_GROUP_CONFIG": "group",
 }

@@ -27,6 +27,7 @@ STATUS: Final = {
     FollowerPhase.DELAYED.value: "critical",
     FollowerPhase.FAILED.value: "critical",
 }
+STUCK_PHASES: Final = (FollowerPhase.DELAYED.value, FollowerPhase.FAILED.value)
 _NOT_FACTS: Final = frozenset({"rule", "sentence", "confidence", "epochs", "epochs_cut", "reason"})
 
 

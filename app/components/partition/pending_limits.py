@@ -120,6 +120,20 @@ def disk_share(broker: BrokerRow) -> float | None:
     return max(shares, default=None)
 
 
+def free_bytes(broker: BrokerRow) -> int | None:
+    """The bytes that are free on its fullest disk, as `df` says them; None: not known.
+
+    No share of use: Kafka tells what may be used, without what the file system keeps for itself, and `df` divides
+    otherwise.
+    """
+    free = [
+        directory["usable_bytes"]
+        for directory in broker.log_dirs or []
+        if directory.get("total_bytes", 0) > 0 and directory.get("usable_bytes", -1) >= 0
+    ]
+    return min(free, default=None)
+
+
 def disk_status(share: float | None) -> str | None:
     """``warning`` from 85 % used, ``critical`` from 95 %; None below or when it is not known."""
     if share is None or share < DISK_WARNING:

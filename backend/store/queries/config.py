@@ -117,7 +117,12 @@ def follower_counts(connection: Connection, cluster_id: str) -> FollowerCounts:
         partition.c.topic == replica.c.topic,
         partition.c.partition == replica.c.partition,
     )
-    empty = and_(~replica.c.in_isr, func.coalesce(replica.c.local_log_bytes, 0) == 0)
+    # Behind a leader without records nothing is bootstrapped.
+    empty = and_(
+        ~replica.c.in_isr,
+        func.coalesce(replica.c.local_log_bytes, 0) == 0,
+        partition.c.log_end_offset > func.coalesce(partition.c.log_start_offset, 0),
+    )
     held = replica.c.log_end_offset - replica.c.local_log_start_offset
     leaders = partition.c.log_end_offset - partition.c.local_log_start_offset
     thin = and_(replica.c.in_isr, held * 2 < leaders)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from sqlalchemy import Connection, and_, case, func, select
 
 from backend.store import tables as t
 from backend.store.queries.observer import open_work
-from backend.store.queries.partitions import ReplicaRow
 
 SEVERITIES: Final = ("critical", "warning", "notice")
 POINTS_MAX: Final = 2000  # a chart never shows more points a series
@@ -244,16 +243,32 @@ def _p99_ms(durations_ms: Iterable[int]) -> int | None:
     return durations[-(-99 * len(durations) // 100) - 1] if durations else None
 
 
-def replicas_behind(connection: Connection, cluster_id: str, limit: int = 500) -> list[ReplicaRow]:
-    """Replicas that are not in the ISR, by partition."""
+@dataclass(frozen=True, slots=True)
+class FollowerCounts:
+    """Followers of all partitions, and by (broker, phase) those outside the ISR; phase None: not known."""
+
+    followers: int = 0
+    behind: Mapping[tuple[int, str | None], int] = field(default_factory=dict)
+
+    def of_broker(self, broker_id: int) -> int:
+        """Replicas of a broker that are outside the ISR."""
+        return sum(number for (broker, _), number in self.behind.items() if broker == broker_id)
+
+
+def follower_counts(connection: Connection, cluster_id: str) -> FollowerCounts:
+    """How many followers there are, and how many are outside the ISR: of all, however many."""
     table = t.replica_current
-    query = (
-        select(*(column for column in table.c if column.name != "cluster_id"))
-        .where(table.c.cluster_id == cluster_id, ~table.c.in_isr)
-        .order_by(table.c.topic, table.c.partition, table.c.broker_id)
-        .limit(limit)
+    here = table.c.cluster_id == cluster_id
+    followers = select(func.count()).where(here, table.c.role == "follower")
+    behind = (
+        select(table.c.broker_id, table.c.phase, func.count())
+        .where(here, ~table.c.in_isr)
+        .group_by(table.c.broker_id, table.c.phase)
     )
-    return [ReplicaRow(**row._mapping) for row in connection.execute(query)]
+    return FollowerCounts(
+        int(connection.scalar(followers) or 0),
+        {(int(broker_id), phase): int(number) for broker_id, phase, number in connection.execute(behind)},
+    )
 
 
 def replica_counts(connection: Connection, cluster_id: str) -> dict[int, int]:

@@ -13,9 +13,9 @@ from app.components.cluster.totals import ThroughputRates, rates
 from app.components.partition import range_list
 from app.components.shared import markup
 from app.theme import DARK, LIGHT, Palette
-from backend.store.queries.overview import CopiedBytes, FindingRow
+from backend.store.queries.overview import CopiedBytes, FindingRow, FollowerCounts
 from backend.tiering.pending import PendingReason
-from tests.unit.app.overview_rows import NOW_MS, broker, disk, facts, partition, replica, sample, segment, topic
+from tests.unit.app.overview_rows import NOW_MS, broker, disk, facts, partition, sample, segment, topic
 
 HOUR_MS = 3_600_000
 
@@ -168,7 +168,7 @@ def test_a_healthy_broker_has_only_quiet_cells() -> None:
 def test_each_check_blames_the_broker_it_belongs_to() -> None:
     result = checks(
         open_segments=[segment(age_ms=120_000)],
-        replicas_behind=[replica(broker_id=2), replica(index=1, broker_id=3, phase="FAILED")],
+        follower_counts=FollowerCounts(18, {(2, "FETCHING"): 1, (3, "FAILED"): 1}),
         brokers=[broker(1), broker(2, log_dirs=[disk(0.9)]), broker(3, seen_ms=NOW_MS - 7_000)],
         topics=[topic(local_retention_bytes="300")],
     )
@@ -176,7 +176,7 @@ def test_each_check_blames_the_broker_it_belongs_to() -> None:
     assert (result[1]["Pending"].label, result[1]["Pending"].status) == ("200 B", "warning")
     assert (result[2]["In sync"].label, result[2]["In sync"].status) == ("1 of 9", "warning")
     assert (result[3]["In sync"].label, result[3]["In sync"].status) == ("1 of 9", "critical")
-    assert (result[2]["Disk"].label, result[2]["Disk"].status) == ("90%", "warning")
+    assert (result[2]["Disk"].label, result[2]["Disk"].status) == ("100 B free", "warning")
     assert (result[3]["Data age"].label, result[3]["Data age"].status) == ("7 s", "critical")
 
 

@@ -13,7 +13,7 @@ def message() -> bytes:
     sent = Dataframe()
     table = styled(pd.DataFrame({"size": [1, 2]}), {"size": lambda value: f"{value} B"})
     marshall_styler(sent.arrow_data, table, "default")
-    return sent.SerializeToString()
+    return bytes(sent.SerializeToString())
 
 
 def test_rows_that_did_not_change_are_the_same_message() -> None:
