@@ -17,7 +17,7 @@ from app.components.shared import format as fmt
 from app.components.shared import markup, style
 from app.components.shared.cards import card_head, title_line
 from app.components.shared.page import Page, body_key, live, open_page
-from app.components.shared.selection import select_row, standing_order, warn_unknown
+from app.components.shared.selection import RowOrder, row_order, select_row, warn_unknown
 from app.query_cache import SlidingMs
 from app.state import ClusterView
 from app.theme import CONFIG
@@ -219,7 +219,8 @@ def _replicas(page: Page, filters: FollowerFilter) -> None:
     followers = read(page, view, filters)
     now_ms = _judged_ms(view)
     by_name = {follower_table.name_of(listed): listed for listed in followers}
-    order = standing_order("follower_order", list(by_name), (filters, page.cluster_id))
+    ranked = row_order("follower-rows", list(by_name), (filters, page.cluster_id), view.now_ms)
+    order = ranked.names
     ordered = [by_name[name] for name in order]
     # The details of the chosen row come first, the list below them.
     with st.container(key="grid-followers"):
@@ -232,7 +233,7 @@ def _replicas(page: Page, filters: FollowerFilter) -> None:
         with st.container(key="card-why"):
             reason_card.why(page, view, follower, now_ms)
     with st.container(key="card-replicas"):
-        _list(page, view, filters, ordered, order, now_ms)
+        _list(page, view, filters, ordered, ranked, now_ms)
 
 
 def _list(
@@ -240,7 +241,7 @@ def _list(
     view: ClusterView,
     filters: FollowerFilter,
     ordered: Sequence[Follower],
-    order: Sequence[str],
+    ranked: RowOrder,
     now_ms: int,
 ) -> None:
     counts = state.read_cached(queries.phase_counts, page.cluster_id, version=view.version)
@@ -250,7 +251,9 @@ def _list(
 
     files = (lambda: follower_table.frame(ordered, clock, now_ms)) if ordered else None
     pills = follower_table.pills_html(counts)
-    card_head("replicas", "Replicas", _clause(filters, ordered), html=pills, files=files)
+    card_head(
+        "replicas", "Replicas", _clause(filters, ordered) + ranked.clause(page, view.now_ms), html=pills, files=files
+    )
     if not ordered:
         st.html(markup.empty("Nothing to list: every follower has been in sync for a while."))
         return
@@ -261,7 +264,7 @@ def _list(
             hide_index=True,
             height=37 + 35 * min(TABLE_ROWS, len(ordered)),
             key="follower-rows",
-            on_select=lambda: select_row("follower-rows", SELECTED, order),
+            on_select=lambda: select_row("follower-rows", SELECTED, ranked.names),
             selection_mode="single-row",
             placeholder="",
             alt=f"{len(ordered)} followers with phase, since when, target and evidence",

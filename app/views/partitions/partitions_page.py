@@ -13,7 +13,7 @@ from app.components.shared import format as fmt
 from app.components.shared import markup, style
 from app.components.shared.cards import card_head
 from app.components.shared.page import Page, body_key, live, open_page
-from app.components.shared.selection import standing_order
+from app.components.shared.selection import row_order
 from app.theme import CONFIG
 from app.views.partitions import selected_card
 from app.views.partitions.partitions_data import PartitionsData, partition_rows, read
@@ -149,14 +149,14 @@ def _table(page: Page, chosen: Filter, at_ms: int | None) -> None:
         _nothing(reading, chosen)
         return
     names = [name_of(row) for row in matching]
-    # The selection of a table is a row number: the order stands until the filter changes.
-    order = standing_order("table_order", names, (chosen, reading.view.cluster.cluster_id))
+    ranked = row_order("rows", names, (chosen, reading.view.cluster.cluster_id), reading.view.now_ms)
+    order = ranked.names
     by_name = dict(zip(names, matching, strict=True))
     ordered = [by_name[name] for name in order]
     selected = selected_card.chosen_of(order, reading)
     with st.container(key="grid-partitions"):
         with st.container(key="card-table"):
-            clause = _clause(reading, chosen, matching, len(matching))
+            clause = _clause(reading, chosen, matching, len(matching)) + ranked.clause(page, reading.view.now_ms)
             card_head("table", "Partitions", clause, files=lambda: partition_table.frame(ordered))
             with st.container(key=body_key(reading.view, "table")):
                 st.dataframe(

@@ -15,7 +15,7 @@ from app.components.shared import format as fmt
 from app.components.shared import markup
 from app.components.shared.cards import card_head, title_line
 from app.components.shared.page import Page, ledger_key
-from app.components.shared.selection import select_row, standing_order
+from app.components.shared.selection import row_order, select_row
 from app.state import ClusterView
 from app.views.remote.remote_data import LedgerQuery, RemoteData, read
 from backend.store.queries import config as config_queries
@@ -41,14 +41,14 @@ def render(page: Page, ledger_query: LedgerQuery) -> None:
         return page.clock(at_ms, view.now_ms)
 
     by_name = {_name(verdict.segment): verdict for verdict in matching}
-    order = standing_order("ledger_order", list(by_name), (ledger_query, page.cluster_id))
-    ordered = [by_name[name] for name in order]
     view = reading.view
+    ranked = row_order("ledger-rows", list(by_name), (ledger_query, page.cluster_id), view.now_ms)
+    ordered = [by_name[name] for name in ranked.names]
 
     def files() -> object:
         return segment_ledger.frame(ordered, reading.hung, page.colours, clock).drop(columns=segment_ledger.PICTURE)
 
-    card_head("ledger", "Ledger", clause, files=files)
+    card_head("ledger", "Ledger", clause + ranked.clause(page, view.now_ms), files=files)
     with st.container(key=ledger_key(view, "ledger")):
         st.dataframe(
             segment_ledger.shown(ordered, reading.hung, page.colours, clock),
