@@ -398,3 +398,16 @@ def test_no_button_removes_records_for_a_leaked_segment(trouble: Database) -> No
     assert page.text_input(key="remove-below").value == ""
     assert page.button(key="remove-records").disabled
     assert said not in _text(open_page("partition", tp="orders-0"))
+
+
+def test_the_replica_of_a_broker_that_is_down_is_as_it_was_last_seen(healthy: Database) -> None:
+    table = t.broker
+    healthy.change(table.update().where(table.c.broker_id == 5).values(reachable=False, error="Connection refused."))
+    page = open_page("partition", tp="orders-7")
+    shown, drawn = _text(page), html_of(page)
+    assert not page.exception
+    assert re.search(r"Broker 5 last seen \d\d:\d\d:\d\d", shown), "the lane"
+    assert "eb-block-unsure" in drawn
+    assert "to go" not in shown
+    assert re.search(r"Its broker does not answer, last seen \d\d:\d\d:\d\d: what it has now is not known\.", shown)
+    assert "5 ◆ Broker down" in shown

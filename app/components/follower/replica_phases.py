@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any, Final
 
 import pandas as pd
@@ -56,14 +57,21 @@ def states(
     segments: Sequence[SegmentRow],
     points: Sequence[PartitionPoint],
     now_ms: int,
+    last_seen: Mapping[int, str] = MappingProxyType({}),
 ) -> list[ReplicaSummary]:
-    """All replicas in the order given."""
+    """All replicas in the order given. `last_seen`: when, by broker that does not answer."""
     depths = [local_depth_ms(replica, segments, points, now_ms) for replica in replicas]
     deepest = max((depth for depth in depths if depth is not None), default=0)
     summaries = []
     for replica, depth in zip(replicas, depths, strict=True):
         whole_log = replica.local_log_start_offset == replica.log_start_offset
         thin = is_shallow(depth, deepest) and not whole_log and replica.role != "leader"
+        if (seen_text := last_seen.get(replica.broker_id)) is not None:
+            evidence = f"Its broker does not answer, {seen_text}: what it has now is not known."
+            summaries.append(
+                ReplicaSummary(replica, "Broker down", "warning", None, "", evidence, None, None, thin=False)
+            )
+            continue
         summaries.append(_state(row, replica, depth, thin))
     return summaries
 
@@ -118,7 +126,7 @@ def evidence_html(summaries: Sequence[ReplicaSummary], now_ms: int) -> str:
     """Why a replica's state is what the table says: one entry for each that is not simply in sync."""
     inner = ""
     for summary in summaries:
-        calm = summary.replica.phase == FollowerPhase.IN_SYNC.value and not summary.thin and not summary.replica.error
+        calm = summary.status == "ok" and not summary.thin and not summary.replica.error
         if calm:
             continue
         text = summary.evidence

@@ -5,8 +5,9 @@ Rows → lanes of blocks (pure, tested) → markup. Drawn as elements, so that i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 import pandas as pd
@@ -78,9 +79,17 @@ def whole(row: PartitionRow) -> Axis | None:
     return Axis(row.log_start_offset, max(row.log_end_offset, row.log_start_offset + 1))
 
 
-def lanes(row: PartitionRow, replicas: Sequence[ReplicaRow], verdicts: Sequence[JudgedSegment]) -> list[ReplicaLane]:
-    """The remote tier and every replica, the leader first; replicas that were never seen say so."""
-    return [_remote_lane(row, verdicts), *(_replica_lane(row, replica) for replica in replicas)]
+def lanes(
+    row: PartitionRow,
+    replicas: Sequence[ReplicaRow],
+    verdicts: Sequence[JudgedSegment],
+    last_seen: Mapping[int, str] = MappingProxyType({}),
+) -> list[ReplicaLane]:
+    """The remote tier and every replica, the leader first; replicas that were never seen say so.
+
+    `last_seen`: when, by broker that does not answer; its replica is drawn as it was then.
+    """
+    return [_remote_lane(row, verdicts), *(_replica_lane(row, replica, last_seen) for replica in replicas)]
 
 
 def markers(row: PartitionRow) -> list[OffsetMarker]:
@@ -113,9 +122,15 @@ def markers(row: PartitionRow) -> list[OffsetMarker]:
     return [*marked, OffsetMarker("Log end", fmt.count(end), end, left=True)]
 
 
-def html(row: PartitionRow, replicas: Sequence[ReplicaRow], verdicts: Sequence[JudgedSegment], axis: Axis) -> str:
+def html(
+    row: PartitionRow,
+    replicas: Sequence[ReplicaRow],
+    verdicts: Sequence[JudgedSegment],
+    axis: Axis,
+    last_seen: Mapping[int, str] = MappingProxyType({}),
+) -> str:
     """The drawing: marks, lanes, axis, and the whole log under it when only a part of it is shown."""
-    shown = lanes(row, replicas, verdicts)
+    shown = lanes(row, replicas, verdicts, last_seen)
     marked = [marker for marker in markers(row) if axis.start <= marker.offset <= axis.end]
     placed = place(marked, axis)
     names = "".join(
@@ -150,11 +165,16 @@ def html(row: PartitionRow, replicas: Sequence[ReplicaRow], verdicts: Sequence[J
     )
 
 
-def rows(row: PartitionRow, replicas: Sequence[ReplicaRow], verdicts: Sequence[JudgedSegment]) -> pd.DataFrame:
+def rows(
+    row: PartitionRow,
+    replicas: Sequence[ReplicaRow],
+    verdicts: Sequence[JudgedSegment],
+    last_seen: Mapping[int, str] = MappingProxyType({}),
+) -> pd.DataFrame:
     """The drawing's blocks as a table."""
     lines = [
         {"where": f"{lane.name} ({lane.sub})", "what": block.kind, "range": fmt.offset_range(block.start, block.end)}
-        for lane in lanes(row, replicas, verdicts)
+        for lane in lanes(row, replicas, verdicts, last_seen)
         for block in lane.blocks
     ]
     return pd.DataFrame(lines, columns=["where", "what", "range"])
@@ -227,13 +247,17 @@ def _holes(remote: Sequence[Block], first: int, end: int) -> list[Block]:
     return [block for block in holes if block.end > block.start]
 
 
-def _replica_lane(row: PartitionRow, replica: ReplicaRow) -> ReplicaLane:
+def _replica_lane(row: PartitionRow, replica: ReplicaRow, last_seen: Mapping[int, str]) -> ReplicaLane:
     name = f"Broker {replica.broker_id}"
     leads = replica.role == "leader"
     sub = "leader" if leads else PHASE_LABELS.get(replica.phase or "", "? phase")
     start, end = _local_range(replica)
     if replica.log_end_offset is None or replica.local_log_start_offset is None:
         return ReplicaLane(name, sub, (), f"? {replica.error or 'its offsets are not known'}")
+    if replica.broker_id in last_seen:
+        # Nothing goes to it, and nobody knows what it has now.
+        before = () if start is None or end is None or end <= start else (Block("unsure", start, end, "as last seen"),)
+        return ReplicaLane(name, last_seen[replica.broker_id], before, "" if before else "empty when last seen")
     blocks = []
     if start is not None and end is not None:
         pending = _first_pending(row)

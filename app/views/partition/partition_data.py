@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from app import state
@@ -42,6 +43,7 @@ class PartitionData:
     limit_bytes: int | None
     earlier: int  # segments of earlier topics of this name
     p99_ms: int | None  # of how long its copies took
+    last_seen: Mapping[int, str]  # when, by broker that does not answer
 
 
 def row_of(view: ClusterView, topic: str, number: int) -> PartitionRow | None:
@@ -77,7 +79,14 @@ def read(page: Page, topic: str, number: int) -> PartitionData | None:
         limit_bytes=None if topic_row is None else pending_limits.pending_limit_bytes(topic_row),
         earlier=sum(kept(ledger) for ledger in ledgers if ledger.topic_id != row.topic_id),
         p99_ms=p99.get((topic, number)),
+        last_seen=_last_seen(page, view),
     )
+
+
+def _last_seen(page: Page, view: ClusterView) -> dict[int, str]:
+    brokers = state.read_cached(overview_queries.brokers, page.cluster_id, version=view.seen_version)
+    silent = [broker for broker in brokers if not broker.reachable]
+    return {broker.broker_id: f"last seen {page.clock(broker.seen_ms, view.now_ms)}" for broker in silent}
 
 
 def kept(ledger: detail_queries.LedgerRow) -> int:

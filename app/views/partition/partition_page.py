@@ -135,13 +135,17 @@ def _hero(page: Page, topic: str, number: int) -> None:
             + "</div>"
         )
         first, last = _window_inputs()
-        table_twin("hero", "Offsets by tier and replica", replica_ranges.rows(row, replicas, reading.verdicts))
+        table_twin(
+            "hero",
+            "Offsets by tier and replica",
+            replica_ranges.rows(row, replicas, reading.verdicts, reading.last_seen),
+        )
     axis = replica_ranges.window(row, replicas, first, last)
     if axis is None:
         st.html(markup.empty(f"? {row.error or 'The leader has not told its offsets.'}", "The next sample may tell."))
         return
     with st.container(key=body_key(reading.view, "hero")):
-        st.html(replica_ranges.html(row, replicas, reading.verdicts, axis))
+        st.html(replica_ranges.html(row, replicas, reading.verdicts, axis, reading.last_seen))
 
 
 def _hero_pills(reading: PartitionData) -> str:
@@ -206,7 +210,9 @@ def _offset_of(name: str, typed: str | None) -> int | None:
 
 
 def _states(reading: PartitionData) -> list[replica_phases.ReplicaSummary]:
-    return replica_phases.states(reading.row, reading.replicas, reading.segments, reading.points, reading.view.now_ms)
+    return replica_phases.states(
+        reading.row, reading.replicas, reading.segments, reading.points, reading.view.now_ms, reading.last_seen
+    )
 
 
 def _epochs(page: Page, topic: str, number: int) -> None:

@@ -74,13 +74,13 @@ def _sections(page: Page, reading: PartitionData) -> list[Section]:
     axis = replica_ranges.window(row, replicas, None, None)
     ranges = markup.empty(f"? {row.error or 'The leader has not told its offsets.'}")
     if axis is not None:
-        ranges = replica_ranges.html(row, replicas, verdicts, axis)
+        ranges = replica_ranges.html(row, replicas, verdicts, axis, reading.last_seen)
     epochs = markup.empty("? The leader's epochs are not known.")
     if reading.chain is not None:
         epochs = epoch_chain.pills_html(reading.chain, replicas, verdicts) + epoch_chain.html(
             reading.chain, replicas, verdicts
         )
-    states = replica_phases.states(row, replicas, reading.segments, reading.points, now_ms)
+    states = replica_phases.states(row, replicas, reading.segments, reading.points, now_ms, reading.last_seen)
     phases = replica_phases.table_html(states, row.leader_epoch, now_ms) + replica_phases.evidence_html(states, now_ms)
     note = "" if row.pending_reason is None else pending_limits.REASONS.get(row.pending_reason, row.pending_reason)
     events = _events(page, reading)
