@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource
 from playwright.sync_api import expect
 
-from app.components.shared.page import REFRESH_S
+from app.components.shared.pulse import VISIBLE_MS
 from backend.control.lab.demo.topics import INVOICES, ORDERS
 from tests import browser
 from tests.e2e.journey import Dashboard, Journey, Record
@@ -126,7 +126,7 @@ def test_the_flag_goes_on_through_the_dialog_and_every_broker_has_it(
     # No refresh of the page closes a dialog or takes anything out of it.
     page.get_by_role("button", name="Change cluster default…").click()
     dialog.get_by_label("Type demo to confirm").fill("dem")
-    page.wait_for_timeout(1_500 + 1_000 * REFRESH_S)
+    page.wait_for_timeout(1_500 + VISIBLE_MS)
     expect(dialog.get_by_label("Type demo to confirm")).to_have_value("dem")
     dialog.get_by_role("button", name="Keep off").click()
     expect(dialog).to_be_hidden()
