@@ -87,8 +87,9 @@ def test_broker_grid_colours_only_problems(trouble: Database) -> None:
 
 def test_every_picture_has_a_table_twin(trouble: Database) -> None:
     page = open_page()
-    assert len(page.dataframe) == 3
-    brokers = page.dataframe[1].value
+    findings, _, brokers, _ = (table.value for table in page.dataframe)
+    assert {"severity", "rule", "object", "what", "why", "do", "since"} <= set(findings.columns)
+    assert len(findings) >= 3
     assert list(brokers["broker"]) == [1, 2, 3, 4, 5, 6]
     assert list(brokers["Copy"])[5] == "1 hung"
 

@@ -143,7 +143,7 @@ def page_status(alerts: Sequence[Alert]) -> PageStatus:
 def not_drawn(alerts: Sequence[Alert]) -> str | None:
     """The label of the link to those that the card has no row for; None: it has one for each."""
     left = len(alerts) - DRAWN_MAX
-    return None if left <= 0 else f"{fmt.count(left)} more in Activity and `ebbline findings` →"
+    return None if left <= 0 else f"{fmt.count(left)} more in the table, in Activity and `ebbline findings` →"
 
 
 def _count(number: int, noun: str) -> str:

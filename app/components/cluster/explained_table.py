@@ -1,11 +1,9 @@
-"""All that one finding explains, as the table of a card. Pure: findings in, HTML and rows out."""
+"""All that one finding explains, as the table of a card. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
-
-import pandas as pd
 
 from app.components.cluster import alerts
 from app.components.shared import format as fmt
@@ -45,17 +43,3 @@ def html(findings: Sequence[FindingRow], now_ms: int) -> str:
         )
     columns = [("Severity", "left"), ("Rule", "left"), ("What", "left"), ("Since", "right")]
     return markup.table(columns, body, caption="Findings that this one explains")
-
-
-def frame(findings: Sequence[FindingRow], clock: Callable[[int | None], str]) -> pd.DataFrame:
-    """All of them as rows."""
-    return pd.DataFrame(
-        {
-            "severity": [row.severity for row in findings],
-            "rule": [row.slug for row in findings],
-            "object": [row.object for row in findings],
-            "what": [row.sentence for row in findings],
-            "why": [alerts.line_of(row).detail for row in findings],
-            "since": [clock(row.opened_ms) for row in findings],
-        }
-    )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from app.components.cluster.health_text import Blindness
 from backend.store.maintenance_window import MaintenanceWindow
 from backend.store.queries.config import TopicRow
-from backend.store.queries.overview import BrokerRow, FindingRow, FollowerCounts, LedgerTotals
+from backend.store.queries.overview import BrokerRow, FindingRow, FollowerTotals, LedgerTotals
 from backend.store.queries.partitions import PartitionRow, SegmentRow
 
 
@@ -25,7 +25,7 @@ class OverviewFacts:
     blindness: Sequence[Blindness]
     brokers: Sequence[BrokerRow]
     partitions: Sequence[PartitionRow]
-    follower_counts: FollowerCounts
+    follower_totals: FollowerTotals
     open_segments: Sequence[SegmentRow]
     p99_ms: Mapping[tuple[str, int], int]
     topics: Sequence[TopicRow]

@@ -20,7 +20,7 @@ from backend.store.queries.overview import (
     BrokerRow,
     ClusterSample,
     CopiedBytes,
-    FollowerCounts,
+    FollowerTotals,
     LedgerTotals,
 )
 from backend.store.queries.partitions import SegmentRow
@@ -48,7 +48,7 @@ def tiles(
     ledger: LedgerTotals,
     open_segments: Sequence[SegmentRow],
     p99_ms: Mapping[tuple[str, int], int],
-    followers: FollowerCounts,
+    followers: FollowerTotals,
     brokers: Sequence[BrokerRow],
     *,
     pending_status: str | None,
@@ -119,7 +119,7 @@ def _oldest_copy(
     return Tile("Oldest open copy", fmt.duration(age_ms / 1000), sub, status, series, from_ledger=True)
 
 
-def _not_in_sync(history: Sequence[ClusterSample], followers: FollowerCounts) -> Tile:
+def _not_in_sync(history: Sequence[ClusterSample], followers: FollowerTotals) -> Tile:
     series = tuple(sample.replicas_not_in_sync for sample in history)
     count = sum(followers.behind.values())
     phase_counts: Counter[str] = Counter()
@@ -132,7 +132,7 @@ def _not_in_sync(history: Sequence[ClusterSample], followers: FollowerCounts) ->
     return Tile("Not in sync", value, sub, None if not count else ("critical" if stuck else "warning"), series)
 
 
-def _all_in_sync(followers: FollowerCounts) -> str:
+def _all_in_sync(followers: FollowerTotals) -> str:
     """Leaders are in sync with themselves: they are not counted, as on the page of the followers."""
     return f"all {fmt.count(followers.followers)} followers in sync" if followers.followers else "no follower"
 

@@ -53,7 +53,7 @@ def export_menu(name: str, title: str, rows: Any) -> None:
 def downloads(name: str, title: str, rows: Any) -> None:
     """CSV and Parquet of these rows, made at a download."""
     subject = (st.query_params.get("tp") or st.query_params.get("q") or "").strip()
-    name_text = f"{subject} {title}".strip()
+    name_text = export.file_title(st.session_state.get(SEEN), subject, title)
     with st.container(horizontal=True, key=f"downloads-{name}"):
         for kind, make, mime in (
             ("CSV", export.csv, "text/csv"),

@@ -6,11 +6,13 @@ import io
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import pandas as pd
 
 from app.components.shared import markup, style
+from app.state import ClusterView
 from app.theme import Palette
 
 # Characters that not all file systems and mail programs accept; a topic's name may have 249 characters.
@@ -18,6 +20,14 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 NAME_CHARS_MAX: Final = 120
 # Spreadsheets take a cell that begins so for a formula, and a topic or a reason may begin with anything.
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+
+
+def file_title(view: ClusterView | None, *parts: str) -> str:
+    """Cluster, moment and parts: a file that lies about says where it is from, and of when."""
+    if view is None:
+        return " ".join(part for part in parts if part)
+    at = datetime.fromtimestamp(view.now_ms / 1000, UTC).strftime("%Y-%m-%dT%H%M%SZ")
+    return " ".join(part for part in (view.cluster.name, at, *parts) if part)
 
 
 def file_name(name: str, suffix: str) -> str:

@@ -63,6 +63,10 @@ class Page:
         st.session_state[SEEN] = cluster_view
         return cluster_view
 
+    def moment(self, time_ms: int) -> str:
+        """With its date and zone, as files and pictures need it."""
+        return fmt.moment(time_ms, self.zone)
+
     def clock(self, time_ms: int | None, now_ms: int) -> str:
         return fmt.clock(time_ms, now_ms, self.zone)
 

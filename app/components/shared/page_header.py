@@ -26,7 +26,7 @@ def title_only(name: str) -> None:
 
 
 def document_title(name: str, cluster: str, status: PageStatus) -> str:
-    """``▲ 3 · demo.orders-0 · demo · ebbline``: tabs and bookmarks differ, and one that needs a look says so."""
+    """``▲ 3 · demo.orders-0 · demo · ebbline``: tabs and bookmarks differ, and problems show in them."""
     mark = "" if status.severity is None else f"{STATUS_MARKS[status.severity]} {status.count} · "
     return f"{mark}{name} · {cluster} · ebbline"
 

@@ -27,8 +27,8 @@ class RowOrder:
 def row_order(table: str, names: Sequence[str], query: object, now_ms: int) -> RowOrder:
     """The rows as they are ranked now or, while one of this table is selected, as they were when it was not.
 
-    The selection of a table is a row number: rows must not move under it while the page refreshes. What is gone is left
-    out, new ones come last.
+    The selection of a table is a row number: rows must not move under it while the page refreshes. Rows that are
+    not there any more are left out, new ones come last.
     """
     slot = f"{table}-order"
     last_query, before, ranked_ms = st.session_state.get(slot, (None, [], now_ms))

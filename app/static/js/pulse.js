@@ -1,4 +1,4 @@
-// The clock of a page: asks for news every five seconds while it is seen, once a minute while it is hidden, at once when
+// The clock of a page: asks for a refresh every five seconds while it is seen, once a minute while it is hidden, at once when
 // it is seen again. Where no answer comes it says since when, by its own clock: the wall clock of a browser may be wrong.
 export default function ({ data, setTriggerValue, parentElement }) {
   const own = parentElement;

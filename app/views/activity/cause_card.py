@@ -7,7 +7,7 @@ from typing import Final
 import streamlit as st
 
 from app import state
-from app.components.cluster import alerts, explained_table
+from app.components.cluster import alerts, explained_table, finding_rows
 from app.components.shared import format as fmt
 from app.components.shared import markup
 from app.components.shared.cards import card_head
@@ -42,11 +42,8 @@ def _explained(page: Page, cause: tuple[str, str]) -> None:
     slug, object_ = cause
     title = next((row.sentence for row in findings if (row.slug, row.object) == cause), f"{slug} of {object_}")
 
-    def clock(at_ms: int | None) -> str:
-        return page.clock(at_ms, view.now_ms)
-
     count = f"explains {fmt.count(len(explained))} finding{'' if len(explained) == 1 else 's'}"
-    rows = explained_table.frame(explained, clock) if explained else None
+    rows = finding_rows.frame(explained, page.moment) if explained else None
     card_head("cause", title, count, rows=rows)
     if not explained:
         st.html(markup.empty("It explains nothing now: what it explained is over, or stands for itself."))

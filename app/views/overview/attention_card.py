@@ -8,7 +8,7 @@ import streamlit as st
 
 from app import links, runbooks, state
 from app.access.identity import READ_ONLY
-from app.components.cluster import alerts, explained_table, health_text, muted_list
+from app.components.cluster import alerts, explained_table, finding_rows, health_text, muted_list
 from app.components.cluster.overview_facts import OverviewFacts
 from app.components.shared import format as fmt
 from app.components.shared import markup
@@ -25,7 +25,8 @@ STEP_MS: Final = 5_000
 def render(page: Page, view: ClusterView, facts: OverviewFacts) -> None:
     """The card, in a live part."""
     problems = alerts.problems(facts.blindness, facts.findings, facts.windows, view.now_ms)
-    card_head("attention", "Needs attention", alerts.summary(problems))
+    rows = finding_rows.frame(facts.findings, page.moment, facts.blindness) if problems else None
+    card_head("attention", "Needs attention", alerts.summary(problems), rows=rows)
     finding_notes.show_problem()
     block = health_text.note_block(view, page.user.may_write, READ_ONLY)
     _problems(page, view, facts, problems, block)

@@ -244,7 +244,7 @@ def _p99_ms(durations_ms: Iterable[int]) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class FollowerCounts:
+class FollowerTotals:
     """Followers of all partitions, and by (broker, phase) those outside the ISR; phase None: not known."""
 
     followers: int = 0
@@ -255,7 +255,7 @@ class FollowerCounts:
         return sum(number for (broker, _), number in self.behind.items() if broker == broker_id)
 
 
-def follower_counts(connection: Connection, cluster_id: str) -> FollowerCounts:
+def follower_totals(connection: Connection, cluster_id: str) -> FollowerTotals:
     """How many followers there are, and how many are outside the ISR: of all, however many."""
     table = t.replica_current
     here = table.c.cluster_id == cluster_id
@@ -265,7 +265,7 @@ def follower_counts(connection: Connection, cluster_id: str) -> FollowerCounts:
         .where(here, ~table.c.in_isr)
         .group_by(table.c.broker_id, table.c.phase)
     )
-    return FollowerCounts(
+    return FollowerTotals(
         int(connection.scalar(followers) or 0),
         {(int(broker_id), phase): int(number) for broker_id, phase, number in connection.execute(behind)},
     )

@@ -82,7 +82,7 @@ def test_a_cluster_that_does_not_answer_is_one_row() -> None:
 
 def test_findings_beyond_the_last_row_have_a_link() -> None:
     many = [finding("offline", f"orders-{number}") for number in range(DRAWN_MAX + 7)]
-    assert not_drawn(shown(*many)) == "7 more in Activity and `ebbline findings` →"
+    assert not_drawn(shown(*many)) == "7 more in the table, in Activity and `ebbline findings` →"
     assert not_drawn(shown(*many[:DRAWN_MAX])) is None
 
 

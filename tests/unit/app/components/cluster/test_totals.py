@@ -9,7 +9,7 @@ import pytest
 
 from app.components.cluster import totals
 from app.components.cluster.totals import Tile
-from backend.store.queries.overview import ClusterSample, CopiedBytes, FollowerCounts
+from backend.store.queries.overview import ClusterSample, CopiedBytes, FollowerTotals
 from backend.tiering.segment_state import SegmentState
 from tests.unit.app.overview_rows import NOW_MS, broker, disk, ledger, sample, segment
 
@@ -21,7 +21,7 @@ def tiles(history: Sequence[ClusterSample] = (), **more: Any) -> dict[str, Tile]
         "ledger": ledger(),
         "open_segments": [],
         "p99_ms": {},
-        "followers": FollowerCounts(),
+        "followers": FollowerTotals(),
         "brokers": [broker()],
         "pending_status": None,
         "ledger_ms": NOW_MS,
@@ -70,10 +70,10 @@ def test_the_oldest_open_copy_counts_copies_only() -> None:
 
 def test_replicas_not_in_sync_are_told_by_phase_the_stuck_first() -> None:
     behind: dict[tuple[int, str | None], int] = {(1, "FETCHING"): 700, (2, "FETCHING"): 2, (2, "DELAYED"): 1}
-    tile = tiles(followers=FollowerCounts(900, behind))["Not in sync"]
+    tile = tiles(followers=FollowerTotals(900, behind))["Not in sync"]
     assert (tile.value, tile.sub, tile.status) == ("703 replicas", "1 stuck, 702 fetching", "critical")
-    assert tiles(followers=FollowerCounts(900, {(1, "FETCHING"): 1}))["Not in sync"].status == "warning"
-    quiet = tiles(followers=FollowerCounts(6))["Not in sync"]
+    assert tiles(followers=FollowerTotals(900, {(1, "FETCHING"): 1}))["Not in sync"].status == "warning"
+    quiet = tiles(followers=FollowerTotals(6))["Not in sync"]
     assert (quiet.value, quiet.sub, quiet.status) == ("0 replicas", "all 6 followers in sync", None)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 import pandas as pd
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from app.components.shared import export
 from app.components.shared.export import Section
 from app.theme import LIGHT
+from tests.unit.app.overview_rows import view
 
 HOSTILE = "<script>alert('x')</script>💥"
 
@@ -62,3 +64,9 @@ def test_a_long_table_is_cut_and_says_so() -> None:
     rows = pd.DataFrame({"n": range(export.ROWS_MAX + 5)})
     text = export.report("r", [], [Section("Ledger", rows=rows)], LIGHT).decode()
     assert f"The first {export.ROWS_MAX} of {export.ROWS_MAX + 5} rows." in text
+
+
+def test_a_file_says_of_which_cluster_and_of_when_it_is() -> None:
+    name = export.file_title(view(), "orders-7", "Offsets by tier")
+    assert re.fullmatch(r"\S+ \d{4}-\d\d-\d\dT\d{6}Z orders-7 Offsets by tier", name)
+    assert export.file_title(None, "", "Ledger") == "Ledger"
