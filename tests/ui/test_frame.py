@@ -30,7 +30,7 @@ def test_range_comes_from_the_link(healthy: Database, name: str) -> None:
     assert f"cluster, last {RANGE_LABELS[name]}" in text_of(page)
 
 
-@pytest.mark.parametrize(("key", "value"), [("range", "9y"), ("cluster", "elsewhere"), ("tz", "moon")])
+@pytest.mark.parametrize(("key", "value"), [("range", "9y"), ("tz", "moon")])
 def test_an_unknown_value_in_the_link_falls_back_to_the_default(healthy: Database, key: str, value: str) -> None:
     link: dict[str, Any] = {key: value}
     page = open_page(**link)
@@ -39,6 +39,17 @@ def test_an_unknown_value_in_the_link_falls_back_to_the_default(healthy: Databas
     assert "412 tiered partitions in 7 topics" in text_of(page)
     if key != "tz":
         assert value in page.toast[0].value
+
+
+def test_a_link_of_another_cluster_shows_nothing_of_this_one(healthy: Database) -> None:
+    page = open_page("partition", cluster="elsewhere", tp="orders-7")
+    assert not page.exception
+    shown = text_of(page)
+    assert "There is no cluster 'elsewhere' here." in shown
+    assert "led by broker" not in shown
+    page.button(key="open-own-cluster").click().run()
+    assert not page.exception
+    assert page.selectbox(key="cluster").options == ["prod-eu"]
 
 
 def test_viewer_sees_the_page_and_that_it_is_read_only(healthy: Database) -> None:

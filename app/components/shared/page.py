@@ -89,11 +89,15 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The head row as the entry script has drawn it; `slot`: the place of title and age, for the page to fill."""
+    """The head row as the entry script has drawn it; `slot`: the place of title and age, for the page to fill.
+
+    `unknown`: the cluster of the link, when it is not here, and the name of the one that is.
+    """
 
     user: User
     page: Page | None = None
     slot: Any = None
+    unknown: tuple[str, str] | None = None
 
 
 def begin() -> None:
@@ -114,6 +118,10 @@ def begin() -> None:
     except DatabaseUnreachable:
         return
     if view is None:
+        return
+    linked = st.query_params.get("cluster")
+    if linked is not None and linked not in {row.cluster_id for row in view.clusters}:
+        st.session_state[_FRAME] = Frame(user, unknown=(linked, view.cluster.name))
         return
     with st.container(horizontal=True, key="head"):
         slot = st.container()
@@ -142,6 +150,8 @@ def open_page(
         page_header.title_only(name)
         if frame.user.must_sign_in:
             _sign_in()
+        elif frame.unknown is not None:
+            _other_cluster(*frame.unknown)
         else:
             _wait()
         return None
@@ -219,6 +229,14 @@ def _sign_in() -> None:
             st.login()
         except StreamlitAuthError as error:
             st.html(markup.alert("critical", "The sign-in is not set up whole.", str(error), "See docs/security.md."))
+
+
+def _other_cluster(linked: str, name: str) -> None:
+    """Nothing of this cluster is shown for another one's: its objects may have the same names."""
+    st.html(markup.empty(f"There is no cluster {linked[:60]!r} here.", f"This dashboard has {name}."))
+    if st.button(f"Open {name}", key="open-own-cluster"):
+        st.query_params.clear()
+        st.rerun()
 
 
 def _wait() -> None:

@@ -52,9 +52,6 @@ def cluster_picker(view: ClusterView) -> str:
     names = {row.cluster_id: row.name for row in view.clusters}
     own = state.environment().cluster_id
     ids = sorted(names, key=lambda cluster_id: (cluster_id != own, names[cluster_id]))
-    linked = st.query_params.get("cluster")
-    if linked is not None and linked not in names:
-        st.toast(f"There is no cluster {linked!r:.60} here; this is {names[ids[0]]}.")
     chosen = st.selectbox(
         "Cluster",
         ids,
