@@ -106,7 +106,8 @@ def test_cluster_without_tiered_topics_says_what_to_do(database: Database) -> No
     assert not page.exception
     shown = text_of(page)
     assert "0 tiered partitions in 0 topics" in shown
-    assert "No topic has remote.storage.enable=true. Enable tiering on a topic" in shown
+    assert "No topic is tiered yet: none has remote.storage.enable=true." in shown
+    assert any("--config remote.storage.enable=true" in block.value for block in page.code)
 
 
 def test_a_stopped_pipeline_tops_the_list_and_greys_what_it_told(healthy: Database) -> None:

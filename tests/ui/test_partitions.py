@@ -121,8 +121,10 @@ def test_filter_that_finds_nothing_says_so_and_can_be_cleared(trouble: Database)
 
 def test_no_tiered_topic_says_what_to_do(trouble: Database) -> None:
     trouble.change(CURRENT.update().values(tiered=False))
-    shown = text_of(open_page("partitions"))
-    assert "No topic has remote.storage.enable=true. Enable tiering on a topic" in shown
+    page = open_page("partitions")
+    shown = text_of(page)
+    assert "No topic is tiered yet: none has remote.storage.enable=true." in shown
+    assert any("--config remote.storage.enable=true" in block.value for block in page.code)
 
 
 def test_table_lists_all_with_offsets_and_a_question_mark_for_unknown(trouble: Database) -> None:

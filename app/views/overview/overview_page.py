@@ -20,6 +20,7 @@ from app.query_cache import SlidingMs
 from app.state import ClusterView
 from app.theme import CONFIG, status_colour
 from app.views.overview import attention_card
+from app.views.shared import no_tiered_topic
 from backend.store.queries import config as config_queries
 from backend.store.queries import maintenance
 from backend.store.queries import overview as queries
@@ -228,9 +229,7 @@ def _behind(page: Page) -> None:
         rows=range_list.rows(ranked, limits) if ranked else None,
     )
     if not ranked:
-        st.html(
-            markup.empty("No topic has remote.storage.enable=true.", "Enable tiering on a topic, or start the demo.")
-        )
+        no_tiered_topic.render("behind", reading.view.cluster)
         return
     st.html(markup.legend())
     bars = [range_list.bar_of(row, limits.get(row.topic)) for row in ranked]

@@ -17,7 +17,7 @@ from app.components.shared.selection import row_order
 from app.theme import CONFIG
 from app.views.partitions import selected_card
 from app.views.partitions.partitions_data import PartitionsData, partition_rows, read
-from app.views.shared import instant_control
+from app.views.shared import instant_control, no_tiered_topic
 from backend.store.queries.partitions import PartitionRow
 
 BARS_MAX = 22
@@ -232,11 +232,7 @@ def _clause(reading: PartitionsData, chosen: Filter, matching: Sequence[Partitio
 def _nothing(reading: PartitionsData, chosen: Filter) -> None:
     with st.container(key="card-none"):
         if not reading.rows:
-            st.html(
-                markup.empty(
-                    "No topic has remote.storage.enable=true.", "Enable tiering on a topic, or start the demo."
-                )
-            )
+            no_tiered_topic.render("none", reading.view.cluster)
             return
         of_name = f" “{chosen.text.strip()}”" if chosen.text.strip() else ""
         of_state = f" in “{chosen.state}”" if chosen.state else ""

@@ -18,6 +18,7 @@ from app.components.shared.page import Page, ledger_key
 from app.components.shared.selection import row_order, select_row
 from app.state import ClusterView
 from app.views.remote.remote_data import LedgerQuery, RemoteData, read
+from app.views.shared import no_tiered_topic
 from backend.store.queries import config as config_queries
 from backend.store.queries import remote_log as queries
 from backend.store.queries.partitions import SegmentRow
@@ -87,6 +88,11 @@ def page_clock(at_ms: int, view: ClusterView) -> str:
     return fmt.clock(at_ms, view.now_ms) + " UTC"
 
 
+def _any_tiered(page: Page, reading: RemoteData) -> bool:
+    topics = state.read_cached(config_queries.topics, page.cluster_id, version=reading.view.version)
+    return any(topic.tiered for topic in topics)
+
+
 def _nothing(page: Page, reading: RemoteData, ledger_query: LedgerQuery) -> None:
     if reading.verdicts and ledger_query.search:
         topics = state.read_cached(config_queries.topics, page.cluster_id, version=reading.view.version)
@@ -101,6 +107,11 @@ def _nothing(page: Page, reading: RemoteData, ledger_query: LedgerQuery) -> None
         st.html(markup.empty("No listed segment is in this state.", "Choose another, or none."))
     elif ledger_query.at_ms is not None:
         st.html(markup.empty("Nothing of this partition was in the remote tier then."))
+    elif not any(
+        topic.tiered
+        for topic in state.read_cached(config_queries.topics, page.cluster_id, version=reading.view.version)
+    ):
+        no_tiered_topic.render("ledger", reading.view.cluster)
     else:
         st.html(
             markup.empty(
