@@ -7,7 +7,7 @@ from typing import Final
 
 from backend.control.findings.catalogue import SLUGS
 from backend.control.findings.causes import CLUSTER_AWAY, CLUSTER_FACTS, EXPLANATIONS, Explanation, Link
-from backend.control.findings.finding_context import NOT_ALLOWED, THROTTLED
+from backend.control.findings.finding_context import NOT_ALLOWED, READING_ENDS, THROTTLED
 
 LINKED: Final[Mapping[Link, str]] = {
     Link.CLUSTER: "all, where the cause names no broker",
@@ -18,6 +18,9 @@ LINKED: Final[Mapping[Link, str]] = {
 LIMITED: Final[Mapping[str, str]] = {
     NOT_ALLOWED: "a pipeline that may not read",
     THROTTLED: "followers that a throttle holds back",
+}
+CAUSE_LIMITED: Final[Mapping[str, str]] = {
+    READING_ENDS: "where brokers stop at a record of the remote log's metadata",
 }
 
 
@@ -32,6 +35,7 @@ def _line(row: Explanation) -> str:
         assert row.consequences == CLUSTER_FACTS
         slugs = f"all but {', '.join(f'`{slug}`' for slug in sorted(SLUGS.keys() - set(CLUSTER_FACTS)))}"
     limits = ["kept as seen last, since a right is missing"] if row.unseen_only else []
+    limits += [CAUSE_LIMITED[row.cause_rule]] if row.cause_rule is not None else []
     limits += [LIMITED[rule] for rule in sorted(row.rules or ())]
     return f"| `{row.cause}` | {slugs} | {'; '.join([LINKED[row.link], *limits])} |"
 

@@ -124,7 +124,21 @@ EXPLAINS: Final[Mapping[str, frozenset[str]]] = {
     "metadata-unsafe": frozenset({"copy-failing", "copy-slow", "metadata-failed", "pipeline-down"}),
     "offline": frozenset({"below-min-isr", "follower-stuck", "move-stalled"}),
     "pipeline-down": frozenset({"pipeline-behind"}),
-    "records-unreadable": frozenset({"metadata-failed"}),
+    # Brokers of Apache Kafka read no further, and a copy is done once its metadata was read back.
+    "records-unreadable": frozenset(
+        {
+            "copy-dangling",
+            "copy-failing",
+            "copy-hung",
+            "copy-slow",
+            "delete-lag",
+            "local-debt",
+            "metadata-failed",
+            "remote-read-failing",
+            "remote-read-slow",
+            "remote-read-storm",
+        }
+    ),
     "remote-read-failing": frozenset({"follower-stuck", "remote-read-slow", "remote-read-storm"}),
     "remote-read-slow": frozenset({"remote-read-storm"}),
     "rights-missing": frozenset({"*"}),

@@ -18,6 +18,7 @@ from backend.control.findings.catalogue import SLUGS
 from backend.control.findings.finding_context import (
     CRITICAL,
     NOT_ALLOWED,
+    READING_ENDS,
     SEVERITIES,
     THROTTLED,
     Candidate,
@@ -47,7 +48,7 @@ class Explanation:
     """One row of the table: a finding of the slug `cause` explains findings of these slugs that it is linked with.
 
     `unseen_only`: of these only what is kept as it was seen last; what a rule sees now has another cause. `rules`: of
-    these only what has such a rule in its facts; None: all.
+    these only what has such a rule in its facts; None: all. `cause_rule`: only of a cause with this rule; None: of any.
     """
 
     cause: str
@@ -55,6 +56,11 @@ class Explanation:
     consequences: tuple[str, ...]
     unseen_only: bool = False
     rules: frozenset[str] | None = None
+    cause_rule: str | None = None
+
+    def causes(self, candidates: Iterable[Candidate]) -> list[Candidate]:
+        """The candidates of its slug that the row is about."""
+        return [c for c in candidates if self.cause_rule is None or c.facts.get("rule") == self.cause_rule]
 
     def is_of(self, candidate: Candidate) -> bool:
         """Whether the row is about this candidate of one of its slugs."""
@@ -165,6 +171,8 @@ EXPLANATIONS: Final[tuple[Explanation, ...]] = (
     Explanation("pipeline-down", Link.CLUSTER, ("pipeline-behind",)),
     # A pipeline that waits for a topic which was deleted.
     Explanation("metadata-unsafe", Link.TOPIC, ("pipeline-down",)),
+    # A segment is copied once its metadata was read back.
+    Explanation("records-unreadable", Link.CLUSTER, ("copy-failing", *STORE_FACTS), cause_rule=READING_ENDS),
     Explanation("copy-failing", Link.CLUSTER, STORE_FACTS),
     Explanation("copy-failing", Link.BROKER, STORE_FACTS),
     Explanation("copy-hung", Link.PARTITION, ("copy-slow",)),
@@ -243,7 +251,7 @@ def _direct(candidates: Mapping[FindingKey, Candidate]) -> dict[FindingKey, list
         by_slug.setdefault(candidate.slug, []).append(candidate)
     direct: dict[FindingKey, list[FindingKey]] = {}
     for row in EXPLANATIONS:
-        causes = _linked(by_slug.get(row.cause, ()), row.link)
+        causes = _linked(row.causes(by_slug.get(row.cause, ())), row.link)
         if not causes:
             continue
         for slug in row.consequences:

@@ -49,6 +49,8 @@ REMOTE_STORE: Final = "remote storage"
 """The object of a finding about the store itself, not about one of its topics or brokers."""
 # Rule of `follower-stuck` about a replica that a throttle holds back: `throttle-left` explains no other.
 THROTTLED: Final = "throttled"
+# Rule of `records-unreadable` about a topic that brokers read no further than to such a record.
+READING_ENDS: Final = "reading ends"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,6 +75,10 @@ HOLDS: Final = (
         "By the deletion's age: Kafka deletes within seconds; a minute means that the remote tier does not do it.",
     ),
     Hold(
+        "delete-lag", "of one broker or partition", 10_000,
+        "Once a store takes deletions again they end broker by broker: the last ones are over within seconds.",
+    ),
+    Hold(
         "group-below-log-start", "", 20_000,
         "Longer than from one reading of the groups to the next, 15 s: a group may have gone on since it was read.",
     ),

@@ -78,13 +78,14 @@ class RuleSettingAnswer(BaseModel):
 class ExplanationAnswer(BaseModel):
     """Findings of `slugs` that one of the rule explains, where both are about the same broker, topic or partition, or
     anywhere in the cluster. `unseen_only`: of these only what is kept as it was seen last; `evidence_rules`: only what
-    has such a `rule` in its evidence; null: all.
+    has such a `rule` in its evidence; null: all. `cause_rule`: only where the cause itself has this one; null: always.
     """
 
     link: Link
     slugs: list[str]
     unseen_only: bool
     evidence_rules: list[str] | None
+    cause_rule: str | None
 
 
 class RuleAnswer(BaseModel):

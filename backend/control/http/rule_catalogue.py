@@ -19,6 +19,7 @@ def _explains(slug: str) -> list[ExplanationAnswer]:
             slugs=list(row.consequences),
             unseen_only=row.unseen_only,
             evidence_rules=None if row.rules is None else sorted(row.rules),
+            cause_rule=row.cause_rule,
         )
         for row in EXPLANATIONS
         if row.cause == slug

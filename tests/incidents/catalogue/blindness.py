@@ -109,6 +109,27 @@ INCIDENTS: Final = (
             ),
         ),
         spoils=True,
+        on=frozenset({Where.EMBEDDED}),
+        why_not={Where.KAFKA: "its brokers do not pass it over: metadata-reading-ends"},
+    ),
+    Incident(
+        name="metadata-reading-ends",
+        title="A client writes something into the metadata topic at which the brokers stop to read it",
+        steps=(breaks("write_garbage", topic="__remote_log_metadata"), breaks(PAUSE, seconds=45)),
+        expected=(
+            Expected(
+                slug="records-unreadable",
+                objects=("*__remote_log_metadata*",),
+                severity=CRITICAL,
+                says=("__remote_log_metadata", "nothing is copied|stop"),
+                action=("Restart no broker", "only brokers write"),
+                never=("delete", "unclean", "start it again"),
+                cleared_within_s=None,
+            ),
+        ),
+        on=frozenset({Where.KAFKA}),
+        why_not={Where.EMBEDDED: "the engine passes it over: pipeline-quarantines"},
+        spoils=True,
     ),
     Incident(
         name="observer-frozen",

@@ -16,12 +16,14 @@ from backend.control.findings.finding_context import (
     ids,
     name_of,
 )
+from backend.control.findings.holds import default_for_ms
 from backend.control.formatting import in_bytes, in_time
 from backend.store.queries.partitions import SegmentRow
 from backend.tiering.segment_state import DELETE_OVERDUE_MS, SegmentState
 
 # A deletion takes seconds: others that are this old when one is overdue are refused with it.
 LATE_MS: Final = 20_000
+FEW_FOR_MS: Final = default_for_ms("delete-lag", "of one broker or partition")
 ACTION: Final = "Check that the brokers may delete in the object store, and whether it keeps versions."
 
 
@@ -43,10 +45,16 @@ def late_deletes(context: FindingContext) -> Iterable[Candidate]:
     about: dict[str, Any] = {"broker_id": late[0].broker_id}
     if len(names) >= 2:
         about["object"] = f"broker {late[0].broker_id}"
+        about["for_ms"] = _for_ms(context, None)
         yield _overdue(context, late, about, f"Deletions of broker {late[0].broker_id} do not end")
         return
     about |= {"object": name_of(late[0]), "topic": late[0].topic, "partition": late[0].partition}
+    about["for_ms"] = _for_ms(context, late[0].topic)
     yield _overdue(context, late, about, f"Deletion overdue: {name_of(late[0])}")
+
+
+def _for_ms(context: FindingContext, topic: str | None) -> int:
+    return FEW_FOR_MS if context.set_for_ms("delete-lag", topic) is None else 0
 
 
 def _overdue_for_ms(context: FindingContext, segment: SegmentRow) -> int:

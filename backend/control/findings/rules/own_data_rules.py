@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
-from backend.control.findings.finding_context import CRITICAL, WARNING, Candidate, FindingContext
+from backend.control.findings.finding_context import CRITICAL, READING_ENDS, WARNING, Candidate, FindingContext, count
+from backend.control.findings.rules.metadata_rules import METADATA_TOPIC
 
 # So long it is said that the database was put back; what it lacks is asked for on the next working day.
 SAID_MS: Final = 86_400_000
@@ -29,12 +30,19 @@ def lost_databases(context: FindingContext) -> Iterable[Candidate]:
 
 
 def unreadable_records(context: FindingContext) -> Iterable[Candidate]:
-    """An internal topic holds something that is no record, or a record without meaning: its readers passed it over."""
+    """An internal topic holds something that is no record, or a record without meaning: its readers passed it over.
+
+    Brokers of Apache Kafka do not: their ConsumerTask ends at such a record of the remote log's metadata, and again
+    after each restart, as it begins with the oldest record (played on 4.3.1).
+    """
     readers: dict[str, dict[str, int]] = {}
     for (topic, reader), number in context.passed_over.items():
         readers.setdefault(topic, {})[reader] = number
     for topic, counts in readers.items():
         texts = [f"{number} by {reader}" for reader, number in sorted(counts.items())]
+        if topic == METADATA_TOPIC and context.kafka_rules:
+            yield _reading_ends(counts)
+            continue
         yield Candidate(
             slug="records-unreadable",
             object=f"topic {topic}",
@@ -45,3 +53,22 @@ def unreadable_records(context: FindingContext) -> Iterable[Candidate]:
             facts={"passed_over": counts},
             topic=topic,
         )
+
+
+def _reading_ends(counts: Mapping[str, int]) -> Candidate:
+    number = max(counts.values())
+    return Candidate(
+        slug="records-unreadable",
+        object=f"topic {METADATA_TOPIC}",
+        severity=CRITICAL,
+        sentence=f"Brokers stop at a record of {METADATA_TOPIC} that they cannot read",
+        why=f"{count(number, 'record')} there cannot be read. A broker of Apache Kafka ends its reading of the topic at"
+        " such a record: nothing is copied any more and local logs grow, and a broker that starts or becomes a leader"
+        " knows of no remote segment behind it.",
+        action="Restart no broker and move no leader: it would read the record again. Let only brokers write into the"
+        " topic: take the right away from every other client. Give local disks room, and keep all of the topic's"
+        " records: they are the only map of the remote storage. Only a build of Kafka that passes the record over"
+        " reads on.",
+        facts={"passed_over": dict(counts), "rule": READING_ENDS},
+        topic=METADATA_TOPIC,
+    )

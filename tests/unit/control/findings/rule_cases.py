@@ -340,6 +340,7 @@ CASES: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
     "records-unreadable": [
         ({"passed_over": {("__consumer_offsets", "broker 2"): 1}}, {"passed_over": {}}),
         ({"passed_over": {("__ebbline_events", "the backend"): 12}}, {"passed_over": {}}),
+        ({"passed_over": {("__remote_log_metadata", "the pipeline"): 1}, "kafka_rules": True}, {"kafka_rules": True}),
     ],
     "remote-read-storm": [
         (

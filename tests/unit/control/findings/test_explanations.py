@@ -117,6 +117,7 @@ FAILING_STORE: Facts = {
     "failed_attempts": [attempt(age, broker_id=id_, index=id_ - 1) for id_ in (1, 2) for age in (1, 40_000)],
     "partitions": [partition(), partition(index=1, leader=2)],
 }
+GARBAGE: Facts = {"passed_over": {("__remote_log_metadata", "the pipeline"): 1}, "kafka_rules": True}
 FAILING_BROKER: Facts = {"failed_attempts": [attempt(1), attempt(40_000)]}
 OF_THE_STORE: dict[str, Facts] = {
     # Begun by broker 1, which leads no more.
@@ -193,6 +194,8 @@ SCENES: dict[Pair, tuple[Facts, Facts]] = {
     Pair("pipeline-down", BY_CLUSTER, "pipeline-behind"): ({}, pipeline(state="waiting", detail=LAGS)),
     Pair("metadata-unsafe", Link.TOPIC, "pipeline-down"):
         ({"topics": {"orders": topic()}}, {"topics": {"orders": topic()}, **pipeline(state="waiting")}),
+    Pair("records-unreadable", BY_CLUSTER, "copy-failing"): (GARBAGE, FAILING_STORE),
+    **{Pair("records-unreadable", BY_CLUSTER, slug): (GARBAGE, facts) for slug, facts in OF_THE_STORE.items()},
     **{Pair("copy-failing", BY_CLUSTER, slug): (FAILING_STORE, facts) for slug, facts in OF_THE_STORE.items()},
     **{Pair("copy-failing", BY_BROKER, slug): (FAILING_BROKER, facts) for slug, facts in OF_THE_STORE.items()},
     Pair("copy-hung", BY_PARTITION, "copy-slow"): (HUNG, SLOW),

@@ -16,6 +16,7 @@ from backend.control.findings.finding_context import (
     GroupOffset,
     ThrottleSetting,
 )
+from backend.control.findings.rules.own_data_rules import unreadable_records
 from backend.control.gateway.requests.eligible_replica_requests import EligibleReplicas
 from backend.control.gateway.requests.quorum_requests import QuorumReplicaState
 from backend.store.queries.findings import UncleanRecovery
@@ -436,3 +437,16 @@ def test_a_pipeline_is_behind_because_of_a_broker_for_a_minute_after_that_was_se
 
     assert brokers_of(NOW_MS - 60_000) == {2}
     assert brokers_of(NOW_MS - 60_001) == brokers_of(NOW_MS, "orders") == frozenset(), "it has another reason"
+
+
+def test_brokers_of_apache_kafka_stop_at_a_record_of_the_metadata_that_they_cannot_read() -> None:
+    """Played on 4.3.1: "Error occurred while processing the records", then "Exited from consumer task thread"."""
+    passed = {("__remote_log_metadata", "the pipeline"): 1, ("__consumer_offsets", "broker 2"): 3}
+    by_topic = {c.object: c for c in unreadable_records(context(passed_over=passed, kafka_rules=True))}
+    theirs = by_topic["topic __remote_log_metadata"]
+    assert by_topic["topic __consumer_offsets"].severity == "warning"
+    assert (theirs.severity, theirs.object) == ("critical", "topic __remote_log_metadata")
+    assert "nothing is copied any more" in theirs.why
+    assert theirs.action.startswith("Restart no broker and move no leader")
+    ours = list(unreadable_records(context(passed_over=passed)))
+    assert {c.severity for c in ours} == {"warning"}, "the embedded engine passes it over"

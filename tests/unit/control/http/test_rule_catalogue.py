@@ -16,8 +16,11 @@ def test_the_whole_table_of_causes_is_listed() -> None:
     assert sum(map(len, listed.values())) == len(EXPLANATIONS)
     for row in EXPLANATIONS:
         rules = None if row.rules is None else sorted(row.rules)
-        rows = [(each.link, tuple(each.slugs), each.unseen_only, each.evidence_rules) for each in listed[row.cause]]
-        assert (row.link, row.consequences, row.unseen_only, rules) in rows
+        rows = [
+            (each.link, tuple(each.slugs), each.unseen_only, each.evidence_rules, each.cause_rule)
+            for each in listed[row.cause]
+        ]
+        assert (row.link, row.consequences, row.unseen_only, rules, row.cause_rule) in rows
     (of_offline,) = listed["offline"]
     assert (of_offline.link, of_offline.slugs) == (Link.PARTITION, ["follower-stuck", "move-stalled"])
     assert listed["elr-off"] == []
