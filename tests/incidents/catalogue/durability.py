@@ -59,7 +59,8 @@ INCIDENTS: Final = (
     Incident(
         name="records-passed-over",
         title="A client writes into an internal topic, and the brokers pass it over",
-        steps=(breaks("write_garbage", topic="__consumer_offsets"), breaks("restart", broker=2)),
+        # Its coordinator reads it again once another broker leads.
+        steps=(breaks("write_garbage", topic="__consumer_offsets", led_by=2), breaks("restart", broker=2)),
         expected=(
             Expected(
                 slug="records-unreadable",

@@ -139,7 +139,9 @@ class TopicOperations(ClusterClients):
 
         wait_until(f"the old records of {topic} are in the remote tier only", settled, 120)
 
-    def write_garbage(self, *, topic: str) -> None:
+    def write_garbage(self, *, topic: str, led_by: int = 0) -> None:
+        leaders = requests.leaders(self.live_port(), [topic])
+        partition = min(at for (_, at), leader in leaders.items() if led_by in (0, leader))
         producer = Producer({"bootstrap.servers": self.bootstrap, "client.id": ADMIN_CLIENT_ID, "log_level": 0})
         refused: list[object] = []
         # A key, since compacted topics take nothing without: of a version that is known, and cut off.
@@ -147,7 +149,7 @@ class TopicOperations(ClusterClients):
             topic,
             b"\x01\x09\x00",
             key=b"\x00\x01\x09",
-            partition=0,
+            partition=partition,
             on_delivery=lambda error, _: refused.append(error) if error else None,
         )
         if producer.flush(30) or refused:
