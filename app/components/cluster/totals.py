@@ -160,7 +160,7 @@ def _remote(history: Sequence[ClusterSample], ledger: LedgerTotals, over: str) -
 def _local(history: Sequence[ClusterSample], brokers: Sequence[BrokerRow]) -> Tile:
     series = tuple(sample.local_log_bytes for sample in history)
     free = [least for broker in brokers if (least := free_bytes(broker)) is not None]
-    sub = f"{fmt.size(min(free))} free on the fullest disk" if free else "disk size not known"
+    sub = f"{fmt.size(min(free))} free, fullest disk" if free else "disk size not known"
     return Tile("Local", fmt.size(series[-1] if series else None), sub, None, series)
 
 

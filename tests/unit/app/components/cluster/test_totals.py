@@ -90,7 +90,7 @@ def test_a_deletion_is_overdue_after_a_minute() -> None:
 def test_local_names_the_fullest_disk() -> None:
     brokers = [broker(1, log_dirs=[disk(0.2)]), broker(2, log_dirs=[disk(0.64)])]
     tile = tiles([sample(NOW_MS, local_log_bytes=7_000)], brokers=brokers)["Local"]
-    assert (tile.value, tile.sub) == ("7.0 kB", "360 B free on the fullest disk")
+    assert (tile.value, tile.sub) == ("7.0 kB", "360 B free, fullest disk")
 
 
 MINUTE_MS = 60_000
