@@ -199,7 +199,8 @@ def test_a_database_in_trouble_is_said_in_seconds_and_nothing_is_lost(
             assert began_ms - 5_000 < since_ms < broken_ms + 1_000
         began_s = time.monotonic()
         answer = site.operator.post("/v1/plans", json={"kind": "toggle_bootstrap", "inputs": {"enable": True}})
-        assert time.monotonic() - began_s < 8
+        # Five seconds for the database, and a machine with other work: far from one that hangs.
+        assert time.monotonic() - began_s < 15
         assert answer.status_code == 503, answer.text
         assert "it is asked again" in answer.json()["detail"]
         site.produce("orders", 10)  # brokers do not need it
