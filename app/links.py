@@ -53,6 +53,7 @@ def link(name: str, label: str, **own: str) -> None:
 
 def switch(name: str, **own: str) -> None:
     """Goes to a page, as a link to it does."""
+    # An empty mapping, not none at all: Streamlit refuses to clear what a widget is bound to.
     st.switch_page(page(name), query_params=own)
 
 

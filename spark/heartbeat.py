@@ -158,6 +158,7 @@ class Heartbeat:
             "illegal_events": self._progress.illegal,
             "last_batch": None if self._progress.last_batch is None else dict(self._progress.last_batch),
             "waiting_since_ms": self._waiting_since_ms,
+            "caught_up_ms": self._caught_up_ms,
         }
         try:
             with writing(self._engine) as connection:

@@ -139,8 +139,7 @@ def test_a_severity_that_rises_in_the_moment_of_opening_is_one_message(
             site = Site(tmp_path, f"http://{address}/")
             async with site.running() as delivery:
                 delivery.submit(alerts(notice(0, severity="warning")))
-                for _ in range(20):  # the receiver's task begins to wait
-                    await asyncio.sleep(0)
+                await until(lambda: site.status("webhook_url").waiting == 1)
                 delivery.submit(alerts(notice(0)))
                 await until(lambda: site.status("webhook_url").delivered == 1)
                 delivery.submit(alerts())

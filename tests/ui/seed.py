@@ -385,7 +385,8 @@ def _totals(parts: list[Row], now_ms: int, trouble: bool) -> list[Row]:
                 "partitions": len(parts) + 50,
                 "tiered_partitions": len(parts),
                 "offline_partitions": 0,
-                "replicas": 3 * len(parts),
+                # The fifty that are not tiered have one replica each.
+                "replicas": 3 * len(parts) + 50,
                 "replicas_not_in_sync": (2 if step > 170 else 0) if trouble else 0,
                 "brokers": BROKERS,
                 "brokers_reachable": BROKERS,

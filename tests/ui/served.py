@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,11 +16,13 @@ import httpx
 from playwright.sync_api import Browser, Page
 
 from tests.browser import signed_in_page
+from tests.databases import new_sqlite
 from tests.ports import free_ports
 from tests.ui import seed
 from tests.waiting import wait_until
 
 START_TIMEOUT_S: Final = 60.0
+HOUR_MS: Final = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,15 @@ def dashboard(database_url: str, folder: Path, **environment: str) -> Iterator[S
     finally:
         process.terminate()
         process.wait(30)
+
+
+@contextmanager
+def seeded_dashboard(folder: Path) -> Iterator[Served]:
+    """One over the seeded trouble, which is of now for an hour."""
+    url = new_sqlite(folder / "ebbline.db")
+    seed.seed(url, time.time_ns() // 1_000_000, trouble=True, interval_ms=HOUR_MS)
+    with dashboard(url, folder) as result:
+        yield result
 
 
 def _answers(address: str) -> bool:

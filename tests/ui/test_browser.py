@@ -24,7 +24,7 @@ from tests import browser
 from tests.databases import new_sqlite
 from tests.effort import effort
 from tests.ui import seed
-from tests.ui.served import Served, dashboard
+from tests.ui.served import Served, dashboard, seeded_dashboard
 from tests.waiting import wait_until_none
 
 Theme = Literal["light", "dark"]
@@ -41,18 +41,13 @@ pytestmark = pytest.mark.skipif(browser.executable() is None, reason=browser.NO_
 @pytest.fixture
 def refreshed(tmp_path: Path) -> Iterator[Served]:
     """One whose rows a test may change."""
-    url = new_sqlite(tmp_path / "ebbline.db")
-    seed.seed(url, time.time_ns() // 1_000_000, trouble=True, interval_ms=HOUR_MS)
-    with dashboard(url, tmp_path) as result:
+    with seeded_dashboard(tmp_path) as result:
         yield result
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    folder = tmp_path_factory.mktemp("served")
-    url = new_sqlite(folder / "ebbline.db")
-    seed.seed(url, time.time_ns() // 1_000_000, trouble=True, interval_ms=HOUR_MS)
-    with dashboard(url, folder) as result:
+    with seeded_dashboard(tmp_path_factory.mktemp("served")) as result:
         yield result
 
 

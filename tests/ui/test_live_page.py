@@ -5,20 +5,17 @@ from __future__ import annotations
 import os
 import re
 import signal
-import time
 from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from app.components.shared.pulse import SILENT_MS, VISIBLE_MS
+from app.components.shared.pulse import HIDDEN_MS, SILENT_MS, VISIBLE_MS
 from backend.store import tables as t
 from backend.store.connection.database import create_engine, writing
 from tests import browser
-from tests.databases import new_sqlite
-from tests.ui import seed
-from tests.ui.served import Served, dashboard
+from tests.ui.served import Served, seeded_dashboard
 
 HOUR_MS: Final = 3_600_000
 # A page is drawn again every 5 s; a busy machine takes a while for it.
@@ -28,10 +25,7 @@ pytestmark = pytest.mark.skipif(browser.executable() is None, reason=browser.NO_
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    folder = tmp_path_factory.mktemp("served")
-    url = new_sqlite(folder / "ebbline.db")
-    seed.seed(url, time.time_ns() // 1_000_000, trouble=True, interval_ms=HOUR_MS)
-    with dashboard(url, folder) as result:
+    with seeded_dashboard(tmp_path_factory.mktemp("served")) as result:
         yield result
 
 
@@ -68,6 +62,11 @@ def refreshed(page: Page) -> None:
     moment = page.locator(".eb-moment")
     before = moment.inner_text()
     expect(moment).not_to_have_text(before, timeout=REFRESHED_MS)
+
+
+def settled(page: Page) -> None:
+    """No run of the page's script is under way any more: what it had asked for is drawn."""
+    expect(page.get_by_test_id("stApp")).to_have_attribute("data-test-script-state", "notRunning")
 
 
 def test_the_heading_the_tab_and_the_time_are_of_now(served: Served, page: Page) -> None:
@@ -136,18 +135,26 @@ def test_a_page_whose_server_is_silent_says_since_when(served: Served, page: Pag
     expect(notice).to_have_count(0, timeout=REFRESHED_MS)
 
 
-def test_a_hidden_page_rests_and_is_of_now_as_soon_as_it_is_seen(served: Served, page: Page) -> None:
+def test_a_hidden_page_asks_once_a_minute_and_is_of_now_as_soon_as_it_is_seen(served: Served, page: Page) -> None:
+    sent: list[object] = []
+    page.on("websocket", lambda socket: socket.on("framesent", lambda frame: sent.append(frame)))
     page.add_init_script("Object.defineProperty(document, 'hidden', { get: () => window.ebblineHidden === true });")
+    page.clock.install()
     opened(page, served, "/")
     refreshed(page)
     page.evaluate("window.ebblineHidden = true")
+    settled(page)
+    sent.clear()
+    page.clock.run_for(HIDDEN_MS - 2 * VISIBLE_MS)
+    settled(page)
+    assert sent == [], "its own clock went on for fifty seconds"
+    page.clock.run_for(2 * VISIBLE_MS)
+    settled(page)
+    assert len(sent) == 1
     moment = page.locator(".eb-moment")
-    page.wait_for_timeout(2 * VISIBLE_MS)
     before = moment.inner_text()
-    page.wait_for_timeout(3 * VISIBLE_MS)
-    expect(moment).to_have_text(before)
     page.evaluate("window.ebblineHidden = false; document.dispatchEvent(new Event('visibilitychange'))")
-    expect(moment).not_to_have_text(before, timeout=VISIBLE_MS)
+    expect(moment).not_to_have_text(before, timeout=REFRESHED_MS)
     expect(page.locator("#eb-silence")).to_have_count(0)
 
 

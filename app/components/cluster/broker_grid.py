@@ -117,10 +117,10 @@ def _metadata(facts: OverviewFacts, broker_id: int) -> BrokerCheck:
 
 
 def _in_sync(facts: OverviewFacts, broker_id: int, replicas: int) -> BrokerCheck:
-    behind = facts.follower_totals.of_broker(broker_id)
+    behind = sum(number for (broker, _), number in facts.replicas_behind.items() if broker == broker_id)
     if not behind:
         return BrokerCheck()
-    stuck = any((broker_id, phase) in facts.follower_totals.behind for phase in STUCK_PHASES)
+    stuck = any((broker_id, phase) in facts.replicas_behind for phase in STUCK_PHASES)
     return BrokerCheck(f"{behind} of {replicas}", "critical" if stuck else "warning", "Replicas that are not in sync")
 
 

@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import pandas as pd
 
 from app.components.cluster import alerts
-from app.components.cluster.health_text import Blindness
+from app.components.cluster.alerts import Alert
 from backend.store.queries.overview import FindingRow
 
-
-def frame(
-    findings: Sequence[FindingRow], moment: Callable[[int], str], blindness: Sequence[Blindness] = ()
-) -> pd.DataFrame:
-    """The blind spots of the product, then the findings in their order; `moment` writes a time with its date."""
-    rows = [_blind(spot) for spot in blindness] + [_row(finding, moment) for finding in findings]
-    return pd.DataFrame(rows, columns=list(_COLUMNS))
-
-
-_COLUMNS = (
+_COLUMNS: Final = (
     "severity", "rule", "object", "what", "why", "do", "since", "explained by", "muted until", "looks after it",
 )  # fmt: skip
 
 
-def _blind(spot: Blindness) -> tuple[str, ...]:
-    why = f"{spot.sentence} {spot.note}".strip()
-    return (spot.status, spot.slug, "ebbline", spot.title.rstrip("."), why, "", "", "", "", "")
+def frame(findings: Sequence[FindingRow], moment: Callable[[int], str], blind: Sequence[Alert] = ()) -> pd.DataFrame:
+    """The lines of the card that are no stored findings, then all that are; `moment` writes a time with its date."""
+    rows = [_blind(line) for line in blind] + [_row(finding, moment) for finding in findings]
+    return pd.DataFrame(rows, columns=list(_COLUMNS))
+
+
+def _blind(line: Alert) -> tuple[str, ...]:
+    return (line.severity, line.slug, line.object, line.title, line.detail, line.action, "", "", "", "")
 
 
 def _row(finding: FindingRow, moment: Callable[[int], str]) -> tuple[str, ...]:

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from app.components.cluster.health_text import Blindness
 from backend.store.maintenance_window import MaintenanceWindow
 from backend.store.queries.config import TopicRow
-from backend.store.queries.overview import BrokerRow, FindingRow, FollowerTotals, LedgerTotals
+from backend.store.queries.overview import BrokerRow, FindingRow, LedgerTotals
 from backend.store.queries.partitions import PartitionRow, SegmentRow
 
 
 @dataclass(frozen=True, slots=True)
 class OverviewFacts:
-    """Rows behind the Overview. ``p99_ms``: duration of finished copies by (topic, partition); absent: not known.
+    """Rows behind the Overview. ``replicas_behind``: how many are out of the ISR, by (broker, phase). ``p99_ms``:
+    duration of finished copies by (topic, partition); absent: not known.
 
     The cluster is judged as of ``now_ms``, the newest sample, and the ledger as of ``ledger_ms``: later changes are not
     known here, so no age may count the time since.
@@ -25,7 +26,7 @@ class OverviewFacts:
     blindness: Sequence[Blindness]
     brokers: Sequence[BrokerRow]
     partitions: Sequence[PartitionRow]
-    follower_totals: FollowerTotals
+    replicas_behind: Mapping[tuple[int, str | None], int]
     open_segments: Sequence[SegmentRow]
     p99_ms: Mapping[tuple[str, int], int]
     topics: Sequence[TopicRow]

@@ -20,7 +20,6 @@ from backend.store.queries.overview import (
     BrokerRow,
     ClusterSample,
     CopiedBytes,
-    FollowerTotals,
     LedgerTotals,
 )
 from backend.store.queries.partitions import SegmentRow
@@ -48,7 +47,7 @@ def tiles(
     ledger: LedgerTotals,
     open_segments: Sequence[SegmentRow],
     p99_ms: Mapping[tuple[str, int], int],
-    followers: FollowerTotals,
+    behind: Mapping[tuple[int, str | None], int],
     brokers: Sequence[BrokerRow],
     *,
     pending_status: str | None,
@@ -70,7 +69,7 @@ def tiles(
     all_tiles = [
         _pending(history, pending_status, over),
         copy,
-        _not_in_sync(history, followers),
+        _not_in_sync(history, behind),
         delete,
         remote,
         _local(history, brokers),
@@ -119,22 +118,25 @@ def _oldest_copy(
     return Tile("Oldest open copy", fmt.duration(age_ms / 1000), sub, status, series, from_ledger=True)
 
 
-def _not_in_sync(history: Sequence[ClusterSample], followers: FollowerTotals) -> Tile:
+def _not_in_sync(history: Sequence[ClusterSample], behind: Mapping[tuple[int, str | None], int]) -> Tile:
     series = tuple(sample.replicas_not_in_sync for sample in history)
-    count = sum(followers.behind.values())
+    count = sum(behind.values())
     phase_counts: Counter[str] = Counter()
-    for (_, phase), number in followers.behind.items():
+    for (_, phase), number in behind.items():
         phase_counts[PHASE_LABELS.get(phase or "", "phase not known")] += number
     worst_first = sorted(phase_counts.items(), key=lambda entry: (entry[0] not in ("failed", "stuck"), -entry[1]))
-    sub = ", ".join(f"{number} {word}" for word, number in worst_first[:2]) or _all_in_sync(followers)
-    stuck = any(phase in STUCK_PHASES for _, phase in followers.behind)
+    sub = ", ".join(f"{number} {word}" for word, number in worst_first[:2]) or _all_in_sync(history)
+    stuck = any(phase in STUCK_PHASES for _, phase in behind)
     value = f"{fmt.count(count)} replica{'' if count == 1 else 's'}"
     return Tile("Not in sync", value, sub, None if not count else ("critical" if stuck else "warning"), series)
 
 
-def _all_in_sync(followers: FollowerTotals) -> str:
+def _all_in_sync(history: Sequence[ClusterSample]) -> str:
     """Leaders are in sync with themselves: they are not counted, as on the page of the followers."""
-    return f"all {fmt.count(followers.followers)} followers in sync" if followers.followers else "no follower"
+    if not history:
+        return "no sample yet"
+    newest = history[-1]
+    return f"all {fmt.count(newest.replicas - (newest.partitions - newest.offline_partitions))} followers in sync"
 
 
 def _delete_overdue(history: Sequence[ClusterSample], ledger: LedgerTotals, over: str, now_ms: int) -> Tile:
@@ -160,7 +162,7 @@ def _remote(history: Sequence[ClusterSample], ledger: LedgerTotals, over: str) -
 def _local(history: Sequence[ClusterSample], brokers: Sequence[BrokerRow]) -> Tile:
     series = tuple(sample.local_log_bytes for sample in history)
     free = [least for broker in brokers if (least := free_bytes(broker)) is not None]
-    sub = f"{fmt.size(min(free))} free, fullest disk" if free else "disk size not known"
+    sub = f"{fmt.size(min(free))} free" if free else "disk size not known"
     return Tile("Local", fmt.size(series[-1] if series else None), sub, None, series)
 
 

@@ -81,7 +81,7 @@ def _explanation(row: Mapping[str, Any]) -> str:
     text = str(LINKS.get(row["link"], row["link"]))
     if row["unseen_only"]:
         text += ", while it cannot be seen"
-    if row.get("cause_rule"):
+    if row["cause_rule"]:
         text += f", where {row['cause_rule']}"
     if row["evidence_rules"]:
         text += f", where it is {' or '.join(row['evidence_rules'])}"

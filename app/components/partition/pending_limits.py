@@ -112,12 +112,8 @@ def worst_pending_status(rows: Iterable[PartitionRow], topic_limits: Mapping[str
 
 def disk_share(broker: BrokerRow) -> float | None:
     """The used share of the fullest log directory's disk; None: not known."""
-    shares = [
-        1 - directory["usable_bytes"] / directory["total_bytes"]
-        for directory in broker.log_dirs or []
-        if directory.get("total_bytes", 0) and directory["total_bytes"] > 0 and directory.get("usable_bytes", -1) >= 0
-    ]
-    return max(shares, default=None)
+    usable, total = _fullest(broker)
+    return None if total == 0 else 1 - usable / total
 
 
 def free_bytes(broker: BrokerRow) -> int | None:
@@ -126,12 +122,15 @@ def free_bytes(broker: BrokerRow) -> int | None:
     No share of use: Kafka tells what may be used, without what the file system keeps for itself, and `df` divides
     otherwise.
     """
-    free = [
-        directory["usable_bytes"]
-        for directory in broker.log_dirs or []
-        if directory.get("total_bytes", 0) > 0 and directory.get("usable_bytes", -1) >= 0
-    ]
-    return min(free, default=None)
+    usable, total = _fullest(broker)
+    return None if total == 0 else usable
+
+
+def _fullest(broker: BrokerRow) -> tuple[int, int]:
+    """(usable, total) bytes of the disk with the least share free; (0, 0): no directory tells."""
+    sizes = [(d.get("usable_bytes", -1), d.get("total_bytes", 0)) for d in broker.log_dirs or []]
+    measured = [(usable, total) for usable, total in sizes if total > 0 and usable >= 0]
+    return min(measured, key=lambda size: size[0] / size[1], default=(0, 0))
 
 
 def disk_status(share: float | None) -> str | None:

@@ -14,16 +14,14 @@ from typing import Any, Final
 import streamlit as st
 from streamlit.errors import StreamlitAuthError
 
-from app import state
+from app import links, observed, state
 from app.access.identity import User, current_user
 from app.components.cluster import alerts, health_text
 from app.components.shared import format as fmt
 from app.components.shared import markup, page_header, pulse, style
 from app.components.shared.cards import SEEN
-from app.query_cache import SlidingMs
 from app.state import ClusterView, DatabaseUnreachable
 from app.theme import Palette, palette
-from backend.store.queries import maintenance, overview
 from backend.store.queries.overview import BrokerRow, FindingRow
 
 RANGE_LABELS: Final = {"15m": "15 minutes", "1h": "hour", "6h": "6 hours", "24h": "24 hours"}
@@ -185,11 +183,9 @@ def live(page: Page, name: str, render: Callable[..., None], *arguments: Any, hi
 def _head(page: Page, heading: Heading) -> None:
     """Title, clause, age and time: all of one moment, so that a picture of the page says what it shows and when."""
     view = page.view()
-    brokers = state.read_cached(overview.brokers, page.cluster_id, version=view.seen_version)
-    findings = state.read_cached(overview.open_findings, page.cluster_id, version=view.seen_version)
-    windows = state.read_cached(
-        maintenance.windows, page.cluster_id, SlidingMs.of(view.read_ms, step_ms=WINDOWS_STEP_MS), version=view.version
-    )
+    brokers = observed.brokers(view)
+    findings = observed.open_findings(view)
+    windows = observed.maintenance_windows(view)
     blind = health_text.blindness(view, brokers, page.zone, findings)
     status = alerts.page_status(alerts.problems(blind, findings, windows, view.now_ms))
     st.set_page_config(page_title=page_header.document_title(heading.name, view.cluster.name, status))
@@ -212,8 +208,8 @@ def _pills(page: Page, view: ClusterView, brokers: list[BrokerRow], findings: li
 
 def _alerts(page: Page) -> None:
     view = page.view()
-    brokers = state.read_cached(overview.brokers, page.cluster_id, version=view.seen_version)
-    findings = state.read_cached(overview.open_findings, page.cluster_id, version=view.seen_version)
+    brokers = observed.brokers(view)
+    findings = observed.open_findings(view)
     notices = health_text.blindness(view, brokers, page.zone, findings)
     with st.container(key="alerts"):
         for notice in notices:
@@ -235,8 +231,7 @@ def _other_cluster(linked: str, name: str) -> None:
     """Nothing of this cluster is shown for another one's: its objects may have the same names."""
     st.html(markup.empty(f"There is no cluster {linked[:60]!r} here.", f"This dashboard has {name}."))
     if st.button(f"Open {name}", key="open-own-cluster"):
-        st.query_params.clear()
-        st.rerun()
+        links.switch(links.FIRST)
 
 
 def _wait() -> None:

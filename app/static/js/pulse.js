@@ -1,5 +1,6 @@
-// The clock of a page: asks for a refresh every five seconds while it is seen, once a minute while it is hidden, at once when
-// it is seen again. Where no answer comes it says since when, by its own clock: the wall clock of a browser may be wrong.
+// The clock of a page: asks for a refresh every five seconds while it is seen, once a minute while it is hidden, at once
+// when it is seen again. Where no answer comes it says since when, by its own clock: the wall clock of a browser may be
+// wrong.
 export default function ({ data, setTriggerValue, parentElement }) {
   const own = parentElement;
   own.pulse ??= { requestedAt: performance.now(), answeredAt: performance.now(), moment: "", count: 0 };
@@ -29,7 +30,9 @@ export default function ({ data, setTriggerValue, parentElement }) {
     if (document.hidden) return;
     pulse.seenAt = performance.now(); pulse.requestedAt = -Infinity; tick();
   };
-  pulse.seenAt ??= performance.now();
+  // Nothing was asked for while it was paused.
+  if (pulse.seenAt === undefined || (pulse.paused && !data.paused)) pulse.seenAt = performance.now();
+  pulse.paused = data.paused;
   const timer = setInterval(tick, 500);
   document.addEventListener("visibilitychange", seen);
   return () => { clearInterval(timer); document.removeEventListener("visibilitychange", seen); };

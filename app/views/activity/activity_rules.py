@@ -7,14 +7,13 @@ from typing import Final
 
 import streamlit as st
 
-from app import runbooks, state
+from app import observed, runbooks
 from app.access.identity import User
 from app.components.cluster import alert_rules
 from app.components.shared.cards import card_head, download
 from app.components.shared.page import Page, body_key, live
 from app.control.api_client import ControlApiError
 from app.control.user_api import reading_api
-from backend.store.queries import overview
 
 SHOWN: Final = 4
 
@@ -29,7 +28,7 @@ def render(page: Page) -> None:
 
 def _rules(page: Page) -> None:
     view = page.view()
-    findings = state.read_cached(overview.open_findings, page.cluster_id, version=view.seen_version)
+    findings = observed.open_findings(view)
     rules = alert_rules.rules(runbooks.slugs(), findings)
     card_head("rules", "Alert rules", alert_rules.clause(rules), rows=alert_rules.rows(rules, view.now_ms))
     firing = sum(rule.since_ms is not None for rule in rules)

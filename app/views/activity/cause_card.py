@@ -6,13 +6,12 @@ from typing import Final
 
 import streamlit as st
 
-from app import state
+from app import observed
 from app.components.cluster import alerts, explained_table, finding_rows
 from app.components.shared import format as fmt
 from app.components.shared import markup
 from app.components.shared.cards import card_head
 from app.components.shared.page import Page, live
-from backend.store.queries import overview
 
 KEY: Final = "cause"
 CHARS_MAX: Final = 400
@@ -37,7 +36,7 @@ def _close() -> None:
 
 def _explained(page: Page, cause: tuple[str, str]) -> None:
     view = page.view()
-    findings = state.read_cached(overview.open_findings, page.cluster_id, version=view.seen_version)
+    findings = observed.open_findings(view)
     explained = alerts.explained_by(findings).get(cause, [])
     slug, object_ = cause
     title = next((row.sentence for row in findings if (row.slug, row.object) == cause), f"{slug} of {object_}")

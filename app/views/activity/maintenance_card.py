@@ -6,7 +6,7 @@ from typing import Final
 
 import streamlit as st
 
-from app import runbooks, state
+from app import observed, runbooks, state
 from app.access.identity import READ_ONLY
 from app.components.cluster import health_text, maintenance_form, maintenance_list
 from app.components.cluster.maintenance_form import MaintenanceInput
@@ -14,10 +14,6 @@ from app.components.shared import markup
 from app.components.shared.cards import card_head
 from app.components.shared.page import Page, live
 from app.control import finding_notes
-from app.query_cache import SlidingMs
-from app.state import ClusterView
-from backend.store.maintenance_window import MaintenanceWindow
-from backend.store.queries import maintenance, overview
 
 SHOWN: Final = 4
 STEP_MS: Final = 5_000
@@ -33,21 +29,16 @@ def render(page: Page) -> None:
         live(page, "maintenance", _windows_part, page)
         try:
             view = page.view()
-            brokers = state.read_cached(overview.brokers, page.cluster_id, version=view.seen_version)
+            brokers = observed.brokers(view)
         except state.DatabaseUnreachable:
             return
         block = health_text.note_block(view, page.user.may_write, READ_ONLY)
         _form(page, [broker.broker_id for broker in brokers], block)
 
 
-def _windows(page: Page, view: ClusterView) -> list[MaintenanceWindow]:
-    moment = SlidingMs.of(view.read_ms, step_ms=STEP_MS)
-    return state.read_cached(maintenance.windows, page.cluster_id, moment, version=view.version)
-
-
 def _windows_part(page: Page) -> None:
     view = page.view()
-    windows = _windows(page, view)
+    windows = observed.maintenance_windows(view)
 
     def clock(at_ms: int | None) -> str:
         return page.clock(at_ms, view.now_ms)

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pandas as pd
 import streamlit as st
 
-from app import state
+from app import observed, state
 from app.access.identity import READ_ONLY
 from app.components.cluster import health_text
 from app.components.config import bootstrap_picture, config_matrix
@@ -20,7 +20,7 @@ from app.components.shared.markup import Cell
 from app.components.shared.page import Page, body_key, live
 from app.query_cache import SlidingMs
 from app.state import ClusterView
-from backend.store.queries import audit, config, operations, overview, partitions
+from backend.store.queries import audit, config, operations, partitions
 
 CHANGES_MAX: Final = 8
 # The estimate reads every tiered partition; it moves slowly, so it is made again at this pace only.
@@ -53,7 +53,7 @@ def read(page: Page) -> BootstrapFlagData:
     rows = state.read_cached(
         config.config_values, cluster_id, "broker", names=config_matrix.NAMES, version=view.version
     )
-    brokers = state.read_cached(overview.brokers, cluster_id, version=view.version)
+    brokers = observed.brokers(view)
     # Plans do not move the data version: they are asked for on every read, which is one row by index each.
     plans = state.read_cached(
         audit.operations,

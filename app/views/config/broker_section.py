@@ -6,7 +6,7 @@ from typing import Final
 
 import streamlit as st
 
-from app import state
+from app import observed, state
 from app.access.identity import READ_ONLY
 from app.components.cluster import health_text
 from app.components.config import broker_form
@@ -15,7 +15,7 @@ from app.components.plan import plan_dialog
 from app.components.shared import markup
 from app.components.shared.page import Page, live
 from app.views.config import settings_form
-from backend.store.queries import config, overview
+from backend.store.queries import config
 
 KIND: Final = "broker_config"
 
@@ -23,7 +23,7 @@ KIND: Final = "broker_config"
 def render(page: Page) -> None:
     """Outside of live parts, because its button opens a dialog. Raises DatabaseUnreachable."""
     view = page.view()
-    brokers = [row.broker_id for row in state.read_cached(overview.brokers, page.cluster_id, version=view.version)]
+    brokers = [row.broker_id for row in observed.brokers(view)]
     rows = state.read_cached(
         config.config_values, page.cluster_id, "broker", names=tuple(broker_form.ALL), version=view.version
     )

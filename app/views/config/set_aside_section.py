@@ -6,7 +6,7 @@ from typing import Final
 
 import streamlit as st
 
-from app import links, state
+from app import links, observed
 from app.access.identity import READ_ONLY
 from app.components.cluster import health_text
 from app.components.config import set_aside_replicas
@@ -15,7 +15,6 @@ from app.components.shared import markup
 from app.components.shared.cards import card_head
 from app.components.shared.page import Page, body_key, live
 from app.state import ClusterView
-from backend.store.queries import overview
 
 KIND: Final = "broker_config"
 RUNBOOK: Final = "set-aside"
@@ -35,7 +34,7 @@ def render(page: Page) -> None:
 
 def _read(page: Page) -> tuple[ClusterView, set_aside_replicas.Listing]:
     view = page.view()
-    return view, set_aside_replicas.of(state.read_cached(overview.brokers, page.cluster_id, version=view.version))
+    return view, set_aside_replicas.of(observed.brokers(view))
 
 
 def _table(page: Page) -> None:

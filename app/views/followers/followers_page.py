@@ -8,7 +8,7 @@ from typing import Final
 
 import streamlit as st
 
-from app import state
+from app import observed, state
 from app.components.cluster import health_text
 from app.components.config import config_matrix
 from app.components.follower import follower_table, phase_timeline
@@ -23,7 +23,7 @@ from app.state import ClusterView
 from app.theme import CONFIG
 from app.views.followers import depth_card, reason_card
 from app.views.followers.reason_card import SELECTED, STEP_MS, TIMELINE_MS
-from backend.store.queries import audit, config, overview
+from backend.store.queries import audit, config
 from backend.store.queries import followers as queries
 from backend.store.queries.followers import FOLLOWERS_MAX, Follower
 from backend.tiering.follower_phase import FollowerPhase
@@ -79,7 +79,7 @@ def _judged_ms(view: ClusterView) -> int:
 
 
 def _controls(page: Page) -> FollowerFilter:
-    brokers = state.read_cached(overview.brokers, page.cluster_id, version=page.view().seen_version)
+    brokers = observed.brokers(page.view())
     names = [ANY_BROKER, *(f"Broker {row.broker_id}" for row in brokers)]
     with st.container(horizontal=True, key="filters"):
         name = st.text_input(
@@ -195,7 +195,7 @@ def _flag_pill(page: Page, view: ClusterView) -> str:
     rows = state.read_cached(
         config.config_values, page.cluster_id, "broker", names=config_matrix.NAMES, version=view.version
     )
-    brokers = state.read_cached(overview.brokers, page.cluster_id, version=view.seen_version)
+    brokers = observed.brokers(view)
     summary = config_matrix.summarize(config_matrix.broker_flags(brokers, rows))
     return markup.pill(f"Bootstrap from tiered offset: {summary.label}", "warning" if summary.mixed else None)
 

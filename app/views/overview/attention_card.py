@@ -25,7 +25,9 @@ STEP_MS: Final = 5_000
 def render(page: Page, view: ClusterView, facts: OverviewFacts) -> None:
     """The card, in a live part."""
     problems = alerts.problems(facts.blindness, facts.findings, facts.windows, view.now_ms)
-    rows = finding_rows.frame(facts.findings, page.moment, facts.blindness) if problems else None
+    # Blind spots are no stored findings.
+    blind = [problem for problem in problems if problem.finding_id is None]
+    rows = finding_rows.frame(facts.findings, page.moment, blind) if problems else None
     card_head("attention", "Needs attention", alerts.summary(problems), rows=rows)
     finding_notes.show_problem()
     block = health_text.note_block(view, page.user.may_write, READ_ONLY)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from app import state
+from app import observed, state
 from app.components.cluster import broker_grid, health_text, quorum_panel, throughput, tile_card, totals
 from app.components.cluster.overview_facts import OverviewFacts
 from app.components.cluster.sparkline import sparkline
@@ -22,7 +22,6 @@ from app.theme import CONFIG, status_colour
 from app.views.overview import attention_card
 from app.views.shared import no_tiered_topic
 from backend.store.queries import config as config_queries
-from backend.store.queries import maintenance
 from backend.store.queries import overview as queries
 from backend.store.queries import partitions as partition_queries
 from backend.store.queries.health import STALE_AFTER_INTERVALS
@@ -93,9 +92,9 @@ def read(page: Page) -> OverviewData:
     """One consistent set of facts; cached reads, so five parts of the page cost one. Raises DatabaseUnreachable."""
     view = page.view()
     cluster_id, version = page.cluster_id, view.version
-    brokers = state.read_cached(queries.brokers, cluster_id, version=view.seen_version)
+    brokers = observed.brokers(view)
     open_segments = state.read_cached(partition_queries.open_segments, cluster_id, version=version)
-    findings = state.read_cached(queries.open_findings, cluster_id, version=view.seen_version)
+    findings = observed.open_findings(view)
     copying = tuple(sorted({(s.topic, s.partition) for s in open_segments}))
     facts = OverviewFacts(
         now_ms=view.now_ms - (view.ages.offsets_ms or 0) if health_text.stale(view) else view.now_ms,
@@ -103,15 +102,13 @@ def read(page: Page) -> OverviewData:
         blindness=health_text.blindness(view, brokers, page.zone, findings),
         brokers=brokers,
         partitions=state.read_cached(partition_queries.partitions, cluster_id, version=version),
-        follower_totals=state.read_cached(queries.follower_totals, cluster_id, version=version),
+        replicas_behind=state.read_cached(queries.replicas_behind, cluster_id, version=version),
         open_segments=open_segments,
         p99_ms=state.read_cached(queries.copy_p99_ms, cluster_id, copying, version=version),
         topics=state.read_cached(config_queries.topics, cluster_id, version=version),
         ledger=state.read_cached(queries.ledger_totals, cluster_id, version=version),
         findings=findings,
-        windows=state.read_cached(
-            maintenance.windows, cluster_id, SlidingMs.of(view.read_ms, step_ms=STEP_MS), version=version
-        ),
+        windows=observed.maintenance_windows(view),
     )
     return OverviewData(view, facts)
 
@@ -138,7 +135,7 @@ def _tiles(page: Page) -> None:
         facts.ledger,
         facts.open_segments,
         facts.p99_ms,
-        facts.follower_totals,
+        facts.replicas_behind,
         facts.brokers,
         pending_status=pending_limits.worst_pending_status(facts.partitions, reading.limits),
         ledger_ms=facts.ledger_ms if reading.ledger_known else None,

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import streamlit as st
 
-from app import links, state
+from app import links, observed
 from app.access.identity import READ_ONLY
 from app.components.cluster import alerts, health_text
 from app.components.plan import plan_dialog
@@ -17,7 +17,6 @@ from app.components.shared.cards import title_line
 from app.components.shared.page import Page, live
 from app.state import DatabaseUnreachable
 from app.views.partition.partition_data import row_of
-from backend.store.queries import overview as queries
 from backend.store.queries.overview import FindingRow
 from backend.store.queries.partitions import PartitionRow
 
@@ -75,7 +74,7 @@ def render(page: Page, topic: str, number: int) -> None:
 def _leak(page: Page, topic: str, number: int) -> None:
     """Beside the field that removes records: what is to be done about segments that retention does not see."""
     view = page.view()
-    findings = state.read_cached(queries.open_findings, view.cluster.cluster_id, version=view.seen_version)
+    findings = observed.open_findings(view)
     for line in leak_lines(findings, topic, number):
         st.html(line)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from app import state
+from app import observed, state
 from app.components.partition import lineage_verdicts, pending_limits
 from app.components.partition.lineage_verdicts import JudgedSegment, LeaderChain
 from app.components.shared.page import Page
@@ -84,7 +84,7 @@ def read(page: Page, topic: str, number: int) -> PartitionData | None:
 
 
 def _last_seen(page: Page, view: ClusterView) -> dict[int, str]:
-    brokers = state.read_cached(overview_queries.brokers, page.cluster_id, version=view.seen_version)
+    brokers = observed.brokers(view)
     silent = [broker for broker in brokers if not broker.reachable]
     return {broker.broker_id: f"last seen {page.clock(broker.seen_ms, view.now_ms)}" for broker in silent}
 

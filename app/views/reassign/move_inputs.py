@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import streamlit as st
 
-from app import state
+from app import observed, state
 from app.access.identity import User
 from app.components.plan import move_pictures
 from app.components.shared import markup
@@ -16,7 +16,7 @@ from app.components.shared.page import Page
 from app.control.api_client import ControlApiError
 from app.control.user_api import control_api
 from app.state import ClusterView
-from backend.store.queries import config, overview
+from backend.store.queries import config
 from backend.store.queries.config import TopicRow
 
 KIND: Final = "reassign"
@@ -57,7 +57,7 @@ class Review:
 
 def choose(page: Page, view: ClusterView) -> dict[str, Any]:
     """The controls of the first two steps; the inputs as they stand."""
-    brokers = [b.broker_id for b in state.read_cached(overview.brokers, page.cluster_id, version=view.version)]
+    brokers = [b.broker_id for b in observed.brokers(view)]
     listed = state.read_cached(config.topics, page.cluster_id, version=view.version)
     topics = [topic.topic for topic in listed]
     if change := _changed_meanwhile(brokers, listed):

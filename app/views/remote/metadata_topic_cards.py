@@ -7,7 +7,7 @@ from typing import Final
 
 import streamlit as st
 
-from app import state
+from app import observed, state
 from app.components.remote import segment_ledger
 from app.components.shared import format as fmt
 from app.components.shared import markup
@@ -17,7 +17,6 @@ from app.query_cache import SlidingMs
 from app.state import ClusterView
 from app.views.remote.remote_data import LedgerQuery
 from backend.store.queries import config as config_queries
-from backend.store.queries import overview as overview_queries
 from backend.store.queries import pipeline as pipeline_queries
 from backend.store.queries import remote_log as queries
 from backend.store.queries.pipeline import PipelineStatus
@@ -35,7 +34,7 @@ def render_health(page: Page) -> None:
     topic = next((row for row in topics if row.topic == METADATA_TOPIC), None)
     reading = state.read_cached(queries.metadata_reading, page.cluster_id, version=version)
     totals = state.read_cached(queries.cycle_totals, page.cluster_id, Scope(), version=version)
-    brokers = state.read_cached(overview_queries.brokers, page.cluster_id, version=version)
+    brokers = observed.brokers(view)
     card_head("metadata", "Metadata topic", METADATA_TOPIC)
     live_segments = totals.copy_started_segments + totals.copy_finished_segments + totals.delete_started_segments
     share = f" ({live_segments / reading.records:.1%})" if reading.records else ""

@@ -50,7 +50,7 @@ REMOTE_STORE: Final = "remote storage"
 # Rule of `follower-stuck` about a replica that a throttle holds back: `throttle-left` explains no other.
 THROTTLED: Final = "throttled"
 # Rule of `records-unreadable` about a topic that brokers read no further than to such a record.
-READING_ENDS: Final = "reading ends"
+READING_ENDS: Final = "brokers stop reading"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ EBBLINE_SAMPLE_DAYS is another number of days: each more is 24 rounds, 96 rows.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -60,7 +60,7 @@ class Retention:
         """Does what is due at `now_ms`; returns how many rows went."""
         return sum(self.transactions(now_ms))
 
-    def transactions(self, now_ms: int) -> Generator[int]:
+    def transactions(self, now_ms: int) -> Iterator[int]:
         """Does what is due at `now_ms`, one short transaction for each `next`, which returns how many rows went.
 
         It is over when `next` returns: a job in between would wait for its lock, and then for each other's.

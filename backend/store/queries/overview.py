@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlalchemy import Connection, and_, case, func, select
@@ -243,32 +243,15 @@ def _p99_ms(durations_ms: Iterable[int]) -> int | None:
     return durations[-(-99 * len(durations) // 100) - 1] if durations else None
 
 
-@dataclass(frozen=True, slots=True)
-class FollowerTotals:
-    """Followers of all partitions, and by (broker, phase) those outside the ISR; phase None: not known."""
-
-    followers: int = 0
-    behind: Mapping[tuple[int, str | None], int] = field(default_factory=dict)
-
-    def of_broker(self, broker_id: int) -> int:
-        """Replicas of a broker that are outside the ISR."""
-        return sum(number for (broker, _), number in self.behind.items() if broker == broker_id)
-
-
-def follower_totals(connection: Connection, cluster_id: str) -> FollowerTotals:
-    """How many followers there are, and how many are outside the ISR: of all, however many."""
+def replicas_behind(connection: Connection, cluster_id: str) -> dict[tuple[int, str | None], int]:
+    """Replicas that are not in the ISR by (broker, phase), of all partitions; phase None: not known."""
     table = t.replica_current
-    here = table.c.cluster_id == cluster_id
-    followers = select(func.count()).where(here, table.c.role == "follower")
-    behind = (
+    rows = connection.execute(
         select(table.c.broker_id, table.c.phase, func.count())
-        .where(here, ~table.c.in_isr)
+        .where(table.c.cluster_id == cluster_id, ~table.c.in_isr)
         .group_by(table.c.broker_id, table.c.phase)
     )
-    return FollowerTotals(
-        int(connection.scalar(followers) or 0),
-        {(int(broker_id), phase): int(number) for broker_id, phase, number in connection.execute(behind)},
-    )
+    return {(int(broker_id), phase): int(number) for broker_id, phase, number in rows}
 
 
 def replica_counts(connection: Connection, cluster_id: str) -> dict[int, int]:

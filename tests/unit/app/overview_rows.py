@@ -8,7 +8,7 @@ from app.components.cluster.overview_facts import OverviewFacts
 from app.state import ClusterView
 from backend.store.queries.config import TopicRow
 from backend.store.queries.health import ClusterRow, ProcessHealth, SourceAges
-from backend.store.queries.overview import BrokerRow, ClusterSample, FollowerTotals, LedgerTotals
+from backend.store.queries.overview import BrokerRow, ClusterSample, LedgerTotals
 from backend.store.queries.partitions import PartitionRow, ReplicaRow, SegmentRow
 from backend.tiering.segment_state import SegmentState
 
@@ -171,7 +171,7 @@ def facts(**more: Any) -> OverviewFacts:
         "blindness": [],
         "brokers": [broker(1), broker(2), broker(3)],
         "partitions": [partition()],
-        "follower_totals": FollowerTotals(),
+        "replicas_behind": {},
         "open_segments": [],
         "p99_ms": {},
         "topics": [topic()],

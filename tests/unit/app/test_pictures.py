@@ -13,7 +13,7 @@ from app.components.cluster.totals import ThroughputRates, rates
 from app.components.partition import range_list
 from app.components.shared import markup
 from app.theme import DARK, LIGHT, Palette
-from backend.store.queries.overview import CopiedBytes, FindingRow, FollowerTotals
+from backend.store.queries.overview import CopiedBytes, FindingRow
 from backend.tiering.pending import PendingReason
 from tests.unit.app.overview_rows import NOW_MS, broker, disk, facts, partition, sample, segment, topic
 
@@ -168,7 +168,7 @@ def test_a_healthy_broker_has_only_quiet_cells() -> None:
 def test_each_check_blames_the_broker_it_belongs_to() -> None:
     result = checks(
         open_segments=[segment(age_ms=120_000)],
-        follower_totals=FollowerTotals(18, {(2, "FETCHING"): 1, (3, "FAILED"): 1}),
+        replicas_behind={(2, "FETCHING"): 1, (3, "FAILED"): 1},
         brokers=[broker(1), broker(2, log_dirs=[disk(0.9)]), broker(3, seen_ms=NOW_MS - 7_000)],
         topics=[topic(local_retention_bytes="300")],
     )

@@ -85,7 +85,7 @@ def queries(topic_id: str = "t", segment_id: str = "id", now_ms: int = 1_700_000
         "totals of the ledger": lambda c: overview.ledger_totals(c, CLUSTER),
         "p99 of copies": lambda c: overview.copy_p99_ms(c, CLUSTER, [("orders", 7)]),
         "p99 of the newest copies": lambda c: overview.cluster_copy_p99_ms(c, CLUSTER),
-        "follower totals": lambda c: overview.follower_totals(c, CLUSTER),
+        "replicas behind": lambda c: overview.replicas_behind(c, CLUSTER),
         "partitions": lambda c: partitions.partitions(c, CLUSTER),
         "partitions of then": lambda c: partitions.partitions_then(c, CLUSTER, 2, 1),
         "a partition": lambda c: partitions.partition(c, CLUSTER, "orders", 7),

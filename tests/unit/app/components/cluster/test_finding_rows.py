@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.components.cluster import finding_rows
-from app.components.cluster.health_text import Blindness
+from app.components.cluster.alerts import Alert
 from tests.unit.app.components.cluster.test_alerts import finding
 
 
@@ -11,9 +11,7 @@ def test_every_finding_is_a_row_with_what_to_do_and_its_cause() -> None:
     away = finding("broker-away", "broker 3", action="Start it again.")
     explained = finding("offline", "orders-0", cause_slug="broker-away", cause_object="broker 3")
     muted = finding("copy-slow", "orders-1", muted_until_ms=9)
-    blind = Blindness(
-        "pipeline-down", "critical", "The pipeline is down.", "Remote figures stand still.", "Since noon."
-    )
+    blind = Alert("pipeline-down", "ebbline", "critical", "It is down", "Remote figures stand still. Since noon.")
     frame = finding_rows.frame([away, explained, muted], lambda at_ms: f"at {at_ms}", [blind])
     assert list(frame["object"]) == ["ebbline", "broker 3", "orders-0", "orders-1"]
     assert frame["why"].iloc[0] == "Remote figures stand still. Since noon."

@@ -166,6 +166,8 @@ def test_a_page_that_stands_still_says_of_when_it_is() -> None:
 def test_the_ledger_is_known_up_to_the_pipelines_last_sign_of_life() -> None:
     assert health_text.ledger_ms(view()) == NOW_MS
     assert health_text.ledger_ms(view(process("pipeline", age_ms=60_000))) == NOW_MS - 60_000
+    waiting = {"lag_records": None, "lag_ms": None, "caught_up_ms": NOW_MS - 30_000}
+    assert health_text.ledger_ms(view(process("pipeline", state="waiting", detail=waiting))) == NOW_MS - 30_000
     assert health_text.ledger_ms(aged(view(), NOW_MS + 40_000, "away")) == NOW_MS
 
 

@@ -71,6 +71,9 @@ def test_disk_share_is_that_of_the_fullest_and_unknown_without_sizes() -> None:
     assert pending_limits.disk_share(broker(log_dirs=[disk(0.2), disk(0.9)])) == pytest.approx(0.9)
     assert pending_limits.disk_share(broker(log_dirs=[disk(0.2, total_bytes=-1, usable_bytes=-1)])) is None
     assert pending_limits.disk_share(broker(log_dirs=None)) is None
+    small, large = disk(0.2), disk(0.9, total_bytes=100_000, usable_bytes=10_000)
+    assert pending_limits.free_bytes(broker(log_dirs=[small, large])) == 10_000, "of the fullest, not the smallest"
+    assert pending_limits.free_bytes(broker(log_dirs=None)) is None
     assert [pending_limits.disk_status(share) for share in (None, 0.84, 0.86, 0.96)] == [
         None,
         None,

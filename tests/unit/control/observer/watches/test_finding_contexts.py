@@ -25,6 +25,8 @@ def pipeline(detail: dict[str, Any] | None, age_ms: int = 1_000) -> ProcessHealt
         # It has just started, or was thawed: nobody has told how far it is.
         ({"lag_records": None, "lag_ms": None}, 1_000, NOW_MS - 60_000),
         ({"lag_records": 700, "lag_ms": None}, 1_000, NOW_MS - 60_000),
+        # It cannot ask its brokers now; nothing waited ten seconds ago.
+        ({"lag_records": None, "lag_ms": None, "caught_up_ms": NOW_MS - 10_000}, 1_000, NOW_MS - 10_000),
         (None, 1_000, NOW_MS),
         (None, 45_000, NOW_MS - 45_000),
     ],
